@@ -1,0 +1,212 @@
+"""Pooled acceptance figures: sum first, divide once, last.
+
+A mean of ratios weighs a ten-token answer like a thousand-token one; sums do not. The per-request means are kept
+beside, under their own names, because published cards use both.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from spec_eval import stats
+from spec_eval.records import RequestRecord, SpecCounters, breach
+from spec_eval.stats import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the planned requests.
+
+    planned = sent + not_sent; sent = ok + failed; ok = measured + no_counters + invalid;
+    zero_steps of the measured ones took no verification step; length of the ok ones hit the token limit.
+    The `_by` tables count reasons.
+    """
+
+    planned: int
+    not_sent_by: dict[str, int]
+    failed_by: dict[str, int]
+    no_counters_by: dict[str, int]
+    invalid_by: dict[str, int]
+    ok: int
+    measured: int
+    zero_steps: int
+    length: int
+
+    @property
+    def not_sent(self) -> int:
+        """Planned, and never sent."""
+        return sum(self.not_sent_by.values())
+
+    @property
+    def failed(self) -> int:
+        """Sent, without an answer that can be used."""
+        return sum(self.failed_by.values())
+
+    @property
+    def sent(self) -> int:
+        """Requests that reached for the server."""
+        return self.ok + self.failed
+
+    @property
+    def no_counters(self) -> int:
+        """Answered, without counters."""
+        return sum(self.no_counters_by.values())
+
+    @property
+    def invalid(self) -> int:
+        """Answered, with counters that break an identity."""
+        return sum(self.invalid_by.values())
+
+    @property
+    def coverage(self) -> float | None:
+        """measured / ok."""
+        return self.measured / self.ok if self.ok else None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of one group of requests. Fractions; null where there is nothing to divide, never 0 or NaN.
+
+    steps, accepted, drafted: S, A, D. drafted is null where any request only knows a nominal figure.
+    acceptance_length: 1 + ΣA / ΣS. acceptance_length_request_mean: mean over requests with S > 0 of 1 + A / S.
+    acceptance_rate: ΣA / ΣD. drafts_per_step: ΣD / ΣS.
+    positions[i - 1]: Σ_{j >= i} h[j] / ΣS, for i = 1 … k; positions_request_mean: mean over requests with S > 0.
+    conditional_positions[i - 1]: steps that accepted >= i / steps that drafted >= i.
+    k: the largest of the requests' k, or null where there are none.
+    """
+
+    conversations: int
+    requests: int
+    steps: int
+    accepted: int
+    drafted: int | None
+    k: int | None
+    acceptance_length: Estimate | None
+    acceptance_length_request_mean: Estimate | None
+    acceptance_rate: float | None
+    drafts_per_step: float | None
+    positions: tuple[float, ...] | None
+    positions_request_mean: tuple[float, ...] | None
+    conditional_positions: tuple[float | None, ...] | None
+
+
+def outcome(records: Iterable[RequestRecord], planned: int) -> Outcome:
+    """Count the fates of `planned` requests; those without a record were not sent, because the run stopped."""
+    not_sent, failed, no_counters, invalid = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    ok = measured = zero_steps = length = seen = 0
+    for record in records:
+        seen += 1
+        if record.status == "not_sent":
+            not_sent[kind(record.failure_reason)] += 1
+            continue
+        if record.status == "failed":
+            failed[kind(record.failure_reason)] += 1
+            continue
+        ok += 1
+        length += record.finish_reason == "length"
+        if record.counters is None:
+            no_counters[kind(record.no_counters_reason)] += 1
+        elif broken := breach(record.counters, record.completion_tokens):
+            invalid[broken] += 1
+        else:
+            measured += 1
+            zero_steps += record.counters.steps == 0
+    if planned > seen:
+        not_sent["stopped"] += planned - seen
+    return Outcome(
+        planned=planned,
+        not_sent_by=dict(sorted(not_sent.items())),
+        failed_by=dict(sorted(failed.items())),
+        no_counters_by=dict(sorted(no_counters.items())),
+        invalid_by=dict(sorted(invalid.items())),
+        ok=ok,
+        measured=measured,
+        zero_steps=zero_steps,
+        length=length,
+    )
+
+
+def kind(reason: str | None) -> str:
+    """The countable part of a reason: what stands before its first ": "."""
+    return (reason or "unknown").partition(": ")[0]
+
+
+def measured(records: Iterable[RequestRecord]) -> list[tuple[RequestRecord, SpecCounters]]:
+    """Requests whose counters are there and keep every identity."""
+    return [
+        (r, r.counters)
+        for r in records
+        if r.status == "ok" and r.counters is not None and breach(r.counters, r.completion_tokens) is None
+    ]
+
+
+def figures(records: Iterable[RequestRecord]) -> Figures:
+    """Pool the measured requests among `records`."""
+    pairs = measured(records)
+    stepped = [(record, counters) for record, counters in pairs if counters.steps > 0]
+    counters = [c for _, c in stepped]
+    steps, accepted = sum(c.steps for c in counters), sum(c.accepted for c in counters)
+    drafts = [c.drafted for c in counters]
+    drafted = None if None in drafts else sum(d for d in drafts if d is not None)
+    k = max((c.k for _, c in pairs), default=None)
+    return Figures(
+        conversations=len({(r.dataset, r.prompt_id) for r, _ in pairs}),
+        requests=len(pairs),
+        steps=steps,
+        accepted=accepted,
+        drafted=drafted if counters else (0 if pairs else None),
+        k=k,
+        acceptance_length=_clustered(stepped, lambda c: c.accepted, lambda c: c.steps),
+        acceptance_length_request_mean=_clustered(stepped, lambda c: c.accepted / c.steps, lambda _: 1),
+        acceptance_rate=accepted / drafted if drafted else None,
+        drafts_per_step=drafted / steps if drafted is not None and steps else None,
+        positions=_positions(counters, k),
+        positions_request_mean=_positions_request_mean(counters, k),
+        conditional_positions=_conditional(counters, k),
+    )
+
+
+def _clustered(
+    pairs: Sequence[tuple[RequestRecord, SpecCounters]],
+    numerator: Callable[[SpecCounters], float],
+    denominator: Callable[[SpecCounters], int],
+) -> Estimate | None:
+    """1 + Σ numerator / Σ denominator with the conversation as the unit: its turns and repeats are summed first."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    for record, counters in pairs:
+        entry = sums.setdefault((record.dataset, record.prompt_id), [0.0, 0.0])
+        entry[0] += numerator(counters)
+        entry[1] += denominator(counters)
+    return stats.ratio([y for y, _ in sums.values()], [x for _, x in sums.values()], offset=1.0)
+
+
+def _at_least(counters: SpecCounters, k: int) -> list[int]:
+    """Steps that accepted at least 1, …, k drafts."""
+    histogram = counters.histogram or ()
+    return [sum(histogram[i:]) for i in range(1, k + 1)]
+
+
+def _positions(counters: Sequence[SpecCounters], k: int | None) -> tuple[float, ...] | None:
+    if k is None or not counters or any(c.histogram is None for c in counters):
+        return None
+    steps = sum(c.steps for c in counters)
+    reached = [_at_least(c, k) for c in counters]
+    return tuple(sum(row[i] for row in reached) / steps for i in range(k))
+
+
+def _positions_request_mean(counters: Sequence[SpecCounters], k: int | None) -> tuple[float, ...] | None:
+    if k is None or not counters or any(c.histogram is None for c in counters):
+        return None
+    shares = [[n / c.steps for n in _at_least(c, k)] for c in counters]
+    return tuple(sum(row[i] for row in shares) / len(shares) for i in range(k))
+
+
+def _conditional(counters: Sequence[SpecCounters], k: int | None) -> tuple[float | None, ...] | None:
+    if k is None or not counters or any(c.per_step_accepted is None or c.per_step_drafted is None for c in counters):
+        return None
+    accepted = Counter(a for c in counters for a in c.per_step_accepted or ())
+    drafted = Counter(d for c in counters for d in c.per_step_drafted or ())
+    reached = [
+        (sum(accepted[j] for j in range(i, k + 1)), sum(drafted[j] for j in range(i, k + 1))) for i in range(1, k + 1)
+    ]
+    return tuple(a / d if d else None for a, d in reached)

@@ -1,0 +1,143 @@
+"""spec-eval run."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spec_eval.errors import UsageError
+
+if TYPE_CHECKING:
+    from spec_eval.run import Finished
+    from spec_eval.store import RunFolder
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("run")(run)
+
+
+def run(
+    suite: Annotated[str | None, typer.Argument(help="a shipped suite (see `list suites`) or a .toml file")] = None,
+    resume: Annotated[Path | None, typer.Option(help="run folder to go on with, at its own settings")] = None,
+    engine: Annotated[str | None, typer.Option(help="the server's engine, or embedded")] = None,
+    base_url: Annotated[str | None, typer.Option(help="where the server is, as http://127.0.0.1:8000/v1")] = None,
+    serve: Annotated[str | None, typer.Option(help="recipe to serve first")] = None,
+    model: Annotated[str | None, typer.Option(help="served model name; a .gguf file for the embedded engine")] = None,
+    drafter: Annotated[str | None, typer.Option(help="the drafter's name, for the report")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the server does not tell")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="at most this many conversations, the same everywhere")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="how often each prompt is asked")] = None,
+    concurrency: Annotated[str | None, typer.Option(help="conversations at a time; several as 1,4,8")] = None,
+    seed: Annotated[int, typer.Option(help="run seed; each request gets its own from it")] = 0,
+    no_seed: Annotated[bool, typer.Option("--no-seed", help="send no seeds")] = False,
+    temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
+    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="limit of each answer")] = None,
+    thinking: Annotated[str | None, typer.Option(help="on or off; the server's default where not given")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="folder with the data sets' files, instead of the hub")] = None,
+    out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
+    max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be sent, send nothing")] = False,
+    trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code")] = False,
+    api_key_env: Annotated[str, typer.Option(help="environment variable with the server's key")] = "OPENAI_API_KEY",
+) -> None:
+    """Drive a suite against a server and keep every counter. Prints the run folder; the table goes to stderr."""
+    from spec_eval import run as running
+    from spec_eval.render.progress import Progress
+
+    if resume is not None:
+        _refuse_settings_with_resume()
+        _finish(running.resume(resume, Progress(), base_url=base_url))
+        return
+    if suite is None:
+        raise UsageError("run needs a suite, or --resume RUN; `spec-eval list suites` names them")
+    options = running.RunOptions(
+        suite=suite,
+        engine=engine,
+        base_url=base_url,
+        serve=serve,
+        model=model,
+        drafter=drafter,
+        k=k,
+        limit=limit,
+        repeats=repeats,
+        concurrency=_levels(concurrency),
+        seed=None if no_seed else seed,
+        temperature=temperature,
+        top_p=top_p,
+        max_tokens=max_tokens,
+        thinking=_on_off(thinking),
+        data_dir=data_dir,
+        out=out,
+        max_failures=share(max_failures, "--max-failures"),
+        trust_remote_code=trust_remote_code,
+        api_key_env=api_key_env,
+        command=("spec-eval", *sys.argv[1:]),
+    )
+    if dry_run:
+        print(running.dry_run(options))
+        return
+    _finish(running.start(options, Progress()))
+
+
+def _finish(finished: "Finished") -> None:
+    """The run folder on stdout, the report on stderr and in the folder; then the verdict on the run itself."""
+    print(finished.folder.path, flush=True)
+    write_report(finished.folder)
+    if finished.shortfall is not None:
+        raise finished.shortfall
+
+
+def write_report(folder: "RunFolder") -> None:
+    """Show the table on standard error and leave it as report.md beside the records."""
+    from rich.console import Console
+
+    from spec_eval import tables
+    from spec_eval.render import console, markdown
+
+    report = tables.build(folder)
+    folder.write_report(markdown.render([report]))
+    console.show([report], Console(stderr=True))
+
+
+def _refuse_settings_with_resume() -> None:
+    """A resumed run keeps its plan's settings; a setting given beside --resume would be ignored, so it is refused."""
+    allowed = {"--resume", "--base-url", "--debug"}
+    given = [a.partition("=")[0] for a in sys.argv[1:] if a.startswith("--")]
+    if extra := [name for name in given if name not in allowed]:
+        raise UsageError(
+            f"{', '.join(extra)}: a resumed run keeps the settings of its plan; drop them or start a new run"
+        )
+
+
+def _levels(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    try:
+        levels = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        levels = (0,)
+    if min(levels) < 1 or len(set(levels)) != len(levels):
+        raise UsageError(f"--concurrency {text}: not different whole numbers from 1 up; write them as 1,4,8")
+    return levels
+
+
+def _on_off(text: str | None) -> bool | None:
+    if text not in (None, "on", "off"):
+        raise UsageError(f"--thinking {text}: not on or off")
+    return None if text is None else text == "on"
+
+
+def share(text: str, option: str) -> float:
+    """A share written as 5% or 0.05."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise UsageError(f"{option} {text}: not a share; write it as 5% or 0.05")
+    return value

@@ -1,0 +1,66 @@
+"""Questions to a server before a run: is it there, is it the right one, does it hand its counters over?"""
+
+import asyncio
+from dataclasses import dataclass
+
+from spec_eval.drivers.chat import ChatRequest, ChatResult, Timeouts, open_client, sampling_body
+from spec_eval.engines import Engine
+from spec_eval.engines.base import Identity
+from spec_eval.engines.endpoint import Endpoint
+from spec_eval.errors import EnvironmentFault
+from spec_eval.records import breach
+from spec_eval.suite import Sampling
+
+_PROMPT = "Repeat after me: one two three, one two three, one two three."
+_SAMPLING = Sampling(temperature=0.0, max_tokens=16)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was learned: who the server is, and the name of the model to ask."""
+
+    identity: Identity
+    model: str
+
+
+def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None) -> Probe:
+    """The essential checks, with one real request; EnvironmentFault names what to mend.
+
+    Cheap on purpose: a run without counters should end here, not after the data set was sent.
+    """
+    identity = engine.identify(endpoint)
+    name = _model_name(identity, model, endpoint)
+    result = asyncio.run(_ask(endpoint, engine, name, k))
+    if result.failure:
+        raise EnvironmentFault(
+            f"{endpoint.base_url}: the first request failed: {result.failure}; mend the server first"
+        )
+    reading = result.reading
+    if reading is None or reading.counters is None:
+        reason = reading.reason if reading else "no answer"
+        raise EnvironmentFault(f"{endpoint.base_url}: no counters in its answers ({reason}); {engine.remedy}")
+    if identity.speculative is False:
+        raise EnvironmentFault(f"{endpoint.base_url}: the server does not draft; {engine.remedy}")
+    if broken := breach(reading.counters, result.completion_tokens):
+        raise EnvironmentFault(
+            f"{endpoint.base_url}: its counters contradict themselves ({broken}); check --engine and --k"
+        )
+    return Probe(identity, name)
+
+
+def _model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> str:
+    served = ", ".join(identity.models)
+    if wanted is None:
+        if len(identity.models) != 1:
+            raise EnvironmentFault(f"{endpoint.base_url}: serves {served or 'no model'}; choose one with --model")
+        return identity.models[0]
+    if wanted not in identity.models:
+        raise EnvironmentFault(f"{endpoint.base_url}: does not serve {wanted!r} but {served}; mend --model")
+    return wanted
+
+
+async def _ask(endpoint: Endpoint, engine: Engine, model: str, k: int | None) -> ChatResult:
+    timeouts = Timeouts(connect=10.0, first_token=300.0)
+    async with open_client(endpoint, engine, k=k, concurrency=1, timeouts=timeouts) as client:
+        messages = ({"role": "user", "content": _PROMPT},)
+        return await client.ask(ChatRequest(model, messages, sampling_body(_SAMPLING, seed=0)))

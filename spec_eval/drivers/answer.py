@@ -1,0 +1,117 @@
+"""One answer, taken down event by event."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json
+
+from spec_eval.drivers.sse import DONE, EventSplitter
+from spec_eval.engines import CounterReader
+from spec_eval.engines.endpoint import head
+from spec_eval.records import is_count
+
+
+class AnswerError(Exception):
+    """The answer cannot be used. Its text is "reason" or "reason: detail"; the reason is what gets counted."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has come so far. Times are nanoseconds on the caller's clock; usage is the server's."""
+
+    reader: CounterReader
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    first_token_ns: int | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    done: bool = False
+    received: bool = False
+    splitter: EventSplitter = field(default_factory=EventSplitter)
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Take one read of a stream; AnswerError where the server reports a failure or speaks no JSON."""
+        self.received = True
+        for event in self.splitter.feed(data):
+            if event == DONE:
+                self.done = True
+            else:
+                self._event(_parse(event), now_ns)
+
+    def close(self) -> None:
+        """The stream is at its end; AnswerError where it is not the end of an answer."""
+        if not self.received:
+            raise AnswerError("empty body")
+        if not self.done and DONE not in self.splitter.feed(b"\n\n"):  # some servers forget the last blank line
+            raise AnswerError("stream ended before [DONE]")
+
+    def whole(self, body: bytes) -> None:
+        """Take an answer that was not streamed; no first-token time is known then."""
+        if not body.strip():
+            raise AnswerError("empty body")
+        self.received = True
+        event = _parse(body)
+        self._check(event)
+        if not isinstance(event.get("choices"), list) or not event["choices"]:
+            raise AnswerError(f"no choices in the answer: {head(body.decode(errors='replace'))}")
+        for choice in event["choices"]:
+            message = choice.get("message") if isinstance(choice, dict) else None
+            self._delta(message if isinstance(message, dict) else {})
+            self.finish_reason = self.finish_reason or choice.get("finish_reason")
+        self._usage(event.get("usage"))
+        self.reader.event(event)
+        self.done = True
+
+    def _event(self, event: dict[str, Any], now_ns: int) -> None:
+        choices = event.get("choices")
+        if not choices:
+            self._check(event)
+            self._usage(event.get("usage"))
+        else:
+            choice = choices[0]
+            delta = choice.get("delta")
+            if delta and self._delta(delta) and self.first_token_ns is None:
+                self.first_token_ns = now_ns
+            if reason := choice.get("finish_reason"):
+                self.finish_reason = reason
+            if usage := event.get("usage"):
+                self._usage(usage)
+        self.reader.event(event)
+
+    def _delta(self, delta: dict[str, Any]) -> bool:
+        """Whether it carries the model's words, of either kind; both names of reasoning text are in use."""
+        content = delta.get("content")
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if content:
+            self.text.append(content)
+        if reasoning:
+            self.reasoning.append(reasoning)
+        return bool(content or reasoning or delta.get("tool_calls"))
+
+    def _usage(self, usage: object) -> None:
+        if isinstance(usage, dict):
+            self.usage = usage
+
+    def _check(self, event: dict[str, Any]) -> None:
+        error = event.get("error")
+        if error is None and event.get("object") == "error":
+            error = event
+        if error is not None:
+            message = error.get("message") if isinstance(error, dict) else error
+            raise AnswerError(f"server error: {head(str(message))}")
+
+    def count(self, name: str, *, of: str | None = None) -> int | None:
+        """A usage count, perhaps out of its `of` details; null where it is missing or no count."""
+        table = self.usage.get(of) if of else self.usage
+        value = table.get(name) if isinstance(table, dict) else None
+        return value if is_count(value) else None
+
+
+def _parse(event: bytes) -> dict[str, Any]:
+    try:
+        parsed = from_json(event)
+    except ValueError as error:
+        raise AnswerError(f"not JSON: {head(event.decode(errors='replace'))}") from error
+    if not isinstance(parsed, dict):
+        raise AnswerError(f"not a JSON object: {head(event.decode(errors='replace'))}")
+    return parsed

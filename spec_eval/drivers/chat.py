@@ -1,0 +1,275 @@
+"""The chat client: one request out, one answer back, exact times, every failure under a name.
+
+The OpenAI client sends; its aiohttp transport hands over raw bytes and our own splitter reads them, at a tenth of
+the processor time of the client's chunk objects (docs/design/driver.md, benchmarks/chunk_cost.py).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import openai
+from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
+from openai.types.chat import ChatCompletionChunk
+
+from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.engines import Engine, Reading
+from spec_eval.engines.endpoint import Endpoint, head
+from spec_eval.prompts import Message
+from spec_eval.suite import Sampling
+
+ATTEMPTS = 4
+_RETRY_STATUS = frozenset({429, 502, 503, 504})
+_LONGEST_WAIT_S = 60.0
+_CONTEXT_WORDS = ("context length", "context size", "context window", "maximum context", "exceed_context")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. No limit on a whole answer: a slow one is a result, a silent one is not."""
+
+    connect: float = 30.0
+    first_token: float = 1800.0
+    between_chunks: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What is asked once. body holds the sampling fields and the engine's own."""
+
+    model: str
+    messages: tuple[Message, ...]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatResult:
+    """What came back. failure: null, or "reason: detail". connected: whether the server could be reached at all."""
+
+    failure: str | None
+    attempt: int
+    start_ns: int
+    first_token_ns: int | None
+    end_ns: int
+    text: str | None
+    reasoning_text: str | None
+    finish_reason: str | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+    reading: Reading | None
+    connected: bool = True
+
+
+def sampling_body(sampling: Sampling, seed: int | None) -> dict[str, Any]:
+    """The request fields of `sampling`; what is null stays the server's default."""
+    fields = sampling.model_dump(exclude_none=True, exclude={"thinking"})
+    if sampling.thinking is not None:
+        fields["chat_template_kwargs"] = {"enable_thinking": sampling.thinking}
+    if seed is not None:
+        fields["seed"] = seed
+    return fields
+
+
+@dataclass(slots=True, eq=False)
+class _Pulse:
+    """When an answer last showed life, for the watchdog."""
+
+    task: asyncio.Task[Any]
+    deadline: float
+    expired: str | None = None
+
+
+@dataclass
+class ChatClient:
+    """Sends requests to one server. Use within `open_client`.
+
+    aborted: requests that were cancelled in flight; the server may have counted their steps.
+    """
+
+    engine: Engine
+    client: AsyncOpenAI
+    k: int | None
+    timeouts: Timeouts
+    aborted: int = 0
+    _pulses: set[_Pulse] = field(default_factory=set)
+    _clock_offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
+
+    async def ask(self, request: ChatRequest) -> ChatResult:
+        """Send until something is generated; never raises for what a server may do."""
+        start_ns = self._now_ns()
+        for attempt in range(1, ATTEMPTS + 1):
+            start_ns = self._now_ns()
+            answer = Answer(self.engine.reader(self.k))
+            failure, wait_s, connected = await self._try(request, answer, attempt)
+            if failure is None or wait_s is None or attempt == ATTEMPTS:
+                return self._result(answer, failure, attempt, start_ns, connected)
+            await asyncio.sleep(wait_s)
+        raise AssertionError("the last attempt returns")
+
+    async def _try(self, request: ChatRequest, answer: Answer, attempt: int) -> tuple[str | None, float | None, bool]:
+        """(failure, seconds to wait before another try or None, whether the server was reached)."""
+        backoff = float(2 ** (attempt - 1))
+        try:
+            await self._stream(request, answer)
+        except AnswerError as error:
+            return str(error), None, True
+        except openai.APIStatusError as error:
+            return _status_failure(error), _retry_after(error, backoff), True
+        except (openai.APITimeoutError, openai.APIConnectionError, httpx2.TransportError, OSError) as error:
+            # The transport reports a refused connection as a timeout; what caused it tells.
+            reached = answer.received
+            reason = "connection lost" if reached else "no connection"
+            return f"{reason}: {_root_cause(error)}", None if reached else backoff, reached
+        except _Silent as error:
+            return str(error), None, True
+        return None, None, True
+
+    async def _stream(self, request: ChatRequest, answer: Answer) -> None:
+        body = {
+            "model": request.model,
+            "messages": list(request.messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **request.body,
+            **self.engine.extra_body(),
+        }
+        task = asyncio.current_task()
+        assert task is not None
+        pulse = _Pulse(task, time.monotonic() + self.timeouts.first_token)
+        self._pulses.add(pulse)
+        try:
+            stream: AsyncStream[ChatCompletionChunk] = await self.client.post(
+                "/chat/completions",
+                cast_to=ChatCompletionChunk,
+                body=body,
+                stream=True,
+                stream_cls=AsyncStream[ChatCompletionChunk],
+                options={"headers": {"Accept-Encoding": "identity"}},
+            )
+            await self._read(stream.response, answer, pulse)
+        except asyncio.CancelledError:
+            if pulse.expired is None:
+                self.aborted += 1
+                raise
+            task.uncancel()
+            raise _Silent(pulse.expired) from None
+        finally:
+            self._pulses.discard(pulse)
+
+    async def _read(self, response: httpx2.Response, answer: Answer, pulse: _Pulse) -> None:
+        try:
+            content_type = response.headers.get("content-type", "text/event-stream")
+            if "json" in content_type:
+                answer.whole(await response.aread())
+                return
+            if "event-stream" not in content_type:
+                raise AnswerError(
+                    f"not an event stream but {content_type}: {head((await response.aread()).decode(errors='replace'))}"
+                )
+            between = self.timeouts.between_chunks
+            async for data in response.aiter_raw():
+                answer.feed(data, self._now_ns())
+                if answer.first_token_ns is not None:
+                    pulse.deadline = time.monotonic() + between
+            answer.close()
+        finally:
+            await response.aclose()
+
+    def _result(self, answer: Answer, failure: str | None, attempt: int, start_ns: int, connected: bool) -> ChatResult:
+        text, reasoning = "".join(answer.text), "".join(answer.reasoning)
+        return ChatResult(
+            failure=failure,
+            attempt=attempt,
+            start_ns=start_ns,
+            first_token_ns=answer.first_token_ns,
+            end_ns=self._now_ns(),
+            text=text if answer.received else None,
+            reasoning_text=reasoning or None,
+            finish_reason=answer.finish_reason,
+            prompt_tokens=answer.count("prompt_tokens"),
+            cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
+            completion_tokens=answer.count("completion_tokens"),
+            reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
+            reading=answer.reader.reading() if failure is None else None,
+            connected=connected,
+        )
+
+    def _now_ns(self) -> int:
+        return time.monotonic_ns() + self._clock_offset_ns
+
+    async def watch(self) -> None:
+        """Once a second, end the requests that have been silent for too long."""
+        while True:
+            await asyncio.sleep(min(1.0, self.timeouts.between_chunks / 4))
+            now = time.monotonic()
+            for pulse in list(self._pulses):
+                if now > pulse.deadline and pulse.expired is None:
+                    pulse.expired = "timeout: silent for too long (first token "
+                    pulse.expired += (
+                        f"{self.timeouts.first_token:g} s, between chunks {self.timeouts.between_chunks:g} s)"
+                    )
+                    pulse.task.cancel()
+
+
+class _Silent(Exception):
+    """The watchdog's verdict."""
+
+
+@asynccontextmanager
+async def open_client(
+    endpoint: Endpoint, engine: Engine, *, k: int | None, concurrency: int, timeouts: Timeouts | None = None
+) -> AsyncIterator[ChatClient]:
+    """A client with as many connections as there may be requests, so that none waits for a free one unseen."""
+    timeouts = timeouts or Timeouts()
+    # Keep-alive ends before a server's own (vLLM: 5 s), else a request may go out on a dying connection.
+    limits = httpx2.Limits(
+        max_connections=concurrency + 8, max_keepalive_connections=concurrency + 8, keepalive_expiry=3.0
+    )
+    timeout = httpx2.Timeout(None, connect=timeouts.connect)
+    http_client = DefaultAioHttpClient(limits=limits, timeout=timeout, trust_env=False)
+    async with AsyncOpenAI(
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key or "none",
+        max_retries=0,
+        timeout=timeout,
+        http_client=http_client,
+    ) as client:
+        chat = ChatClient(engine, client, k, timeouts)
+        watchdog = asyncio.create_task(chat.watch())
+        try:
+            yield chat
+        finally:
+            watchdog.cancel()
+
+
+def _status_failure(error: openai.APIStatusError) -> str:
+    status, body = error.status_code, error.body
+    message = body.get("message") if isinstance(body, dict) else None
+    text = head(str(message if message is not None else error.response.text))
+    if status in (401, 403):
+        return f"http {status}: key refused; set the key in the variable that --api-key-env names"
+    if any(word in text.lower() for word in _CONTEXT_WORDS):
+        return f"context limit: {text}"
+    return f"http {status}: {text}"
+
+
+def _retry_after(error: openai.APIStatusError, backoff: float) -> float | None:
+    """Seconds to wait, or None where another try would not help."""
+    if error.status_code not in _RETRY_STATUS:
+        return None
+    try:
+        return min(float(error.response.headers["retry-after"]), _LONGEST_WAIT_S)
+    except (KeyError, ValueError):
+        return backoff
+
+
+def _root_cause(error: BaseException) -> str:
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return head(str(error) or type(error).__name__, 120)

@@ -1,0 +1,190 @@
+"""Conversations at a fixed concurrency, slots kept full, one record a turn."""
+
+import asyncio
+import gc
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from spec_eval.drivers.chat import ChatClient, ChatRequest, ChatResult, sampling_body
+from spec_eval.prompts import Conversation, Message
+from spec_eval.records import RequestRecord
+from spec_eval.suite import Sampling
+
+Unit = tuple[str, str, int, int]
+EARLIER_TURN = "earlier turn failed"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell's share of the work, as the driver needs it.
+
+    done: records of turns that need not be asked again, so that their answers can stand in the history.
+    """
+
+    cell_id: str
+    dataset: str
+    model: str
+    sampling: Sampling
+    concurrency: int
+    repeats: int
+    seed: int | None
+    conversations: Callable[[], Iterator[Conversation]]
+    done: dict[Unit, RequestRecord] = field(default_factory=dict)
+
+
+class ServerGone(Exception):
+    """So many requests in a row found no server that there is none."""
+
+
+def request_seed(run_seed: int, prompt_id: str, turn: int, repeat: int) -> int:
+    """The first 31 bits of sha256("run_seed|prompt_id|turn|repeat").
+
+    One seed for all requests would make copies: equal prompts would accept equal sequences.
+    """
+    digest = hashlib.sha256(f"{run_seed}|{prompt_id}|{turn}|{repeat}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+async def drive(job: Job, client: ChatClient, on_record: Callable[[RequestRecord], None]) -> None:
+    """Ask everything in `job` that is not done; `on_record` gets each turn as it ends.
+
+    ServerGone ends the work early; cancelling it leaves the turns in flight without a record.
+    """
+    work = ((repeat, c) for repeat in range(job.repeats) for c in job.conversations() if not _is_done(job, c, repeat))
+    strikes = _Strikes(job.concurrency + 2)
+
+    async def worker() -> None:
+        for repeat, conversation in work:
+            await _converse(job, client, conversation, repeat, on_record, strikes)
+
+    gc.collect()
+    gc.freeze()  # what lives now stays; a full collection later would stop the clock for it
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(job.concurrency):
+                group.create_task(worker())
+    except ExceptionGroup as group:
+        raise _first(group) from None
+    finally:
+        gc.unfreeze()
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@dataclass
+class _Strikes:
+    """Requests in a row that could not reach the server."""
+
+    limit: int
+    count: int = 0
+
+    def note(self, result: ChatResult) -> None:
+        self.count = 0 if result.connected else self.count + 1
+        if self.count >= self.limit:
+            raise ServerGone(result.failure)
+
+
+def _is_done(job: Job, conversation: Conversation, repeat: int) -> bool:
+    turns = range(len(conversation.turns))
+    return all((job.cell_id, conversation.prompt_id, turn, repeat) in job.done for turn in turns)
+
+
+async def _converse(
+    job: Job,
+    client: ChatClient,
+    conversation: Conversation,
+    repeat: int,
+    on_record: Callable[[RequestRecord], None],
+    strikes: _Strikes,
+) -> None:
+    """All turns in order; the model's own answers go back in, its reasoning does not."""
+    history: list[Message] = []
+    failed = False
+    for turn, messages in enumerate(conversation.turns):
+        history.extend(messages)
+        held = job.done.get((job.cell_id, conversation.prompt_id, turn, repeat))
+        if held is None:
+            result = None if failed else await _ask(job, client, conversation, turn, repeat, history)
+            held = _record(job, conversation, turn, repeat, result)
+            on_record(held)
+            if result is not None:
+                strikes.note(result)
+        failed = failed or held.status != "ok"
+        history.append({"role": "assistant", "content": held.text or ""})
+
+
+async def _ask(
+    job: Job, client: ChatClient, conversation: Conversation, turn: int, repeat: int, history: list[Message]
+) -> ChatResult:
+    seed = None if job.seed is None else request_seed(job.seed, conversation.prompt_id, turn, repeat)
+    return await client.ask(ChatRequest(job.model, tuple(history), sampling_body(job.sampling, seed)))
+
+
+def _record(job: Job, conversation: Conversation, turn: int, repeat: int, result: ChatResult | None) -> RequestRecord:
+    """Of an answer, or of a turn that was not sent because an earlier one failed."""
+    sent = result is not None and job.seed is not None
+    reading = result.reading if result else None
+    return RequestRecord(
+        cell_id=job.cell_id,
+        dataset=job.dataset,
+        prompt_id=conversation.prompt_id,
+        category=conversation.category,
+        subcategory=conversation.subcategory,
+        turn=turn,
+        repeat=repeat,
+        seed_sent=request_seed(job.seed or 0, conversation.prompt_id, turn, repeat) if sent else None,
+        attempt=result.attempt if result else 0,
+        status="not_sent" if result is None else ("failed" if result.failure else "ok"),
+        failure_reason=EARLIER_TURN if result is None else result.failure,
+        finish_reason=result.finish_reason if result else None,
+        start_ns=result.start_ns if result else None,
+        first_token_ns=result.first_token_ns if result else None,
+        end_ns=result.end_ns if result else None,
+        prompt_tokens=result.prompt_tokens if result else None,
+        cached_tokens=result.cached_tokens if result else None,
+        completion_tokens=result.completion_tokens if result else None,
+        reasoning_tokens=result.reasoning_tokens if result else None,
+        text=result.text if result else None,
+        reasoning_text=result.reasoning_text if result else None,
+        counters=reading.counters if reading else None,
+        no_counters_reason=reading.reason if reading else None,
+        raw_counters=reading.raw if reading else None,
+    )
+
+
+@dataclass
+class LoopLag:
+    """How late the event loop wakes, in milliseconds: times to first token are only as exact as that."""
+
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def p99_ms(self) -> float | None:
+        """The 99th percentile, or None without samples."""
+        ordered = sorted(self.samples)
+        return ordered[int(0.99 * (len(ordered) - 1))] if ordered else None
+
+
+@asynccontextmanager
+async def loop_lag(interval_s: float = 0.1) -> AsyncIterator[LoopLag]:
+    """Measure while inside."""
+    lag = LoopLag()
+    loop = asyncio.get_running_loop()
+
+    async def sample() -> None:
+        while True:
+            due = loop.time() + interval_s
+            await asyncio.sleep(interval_s)
+            lag.samples.append(max(0.0, loop.time() - due) * 1000)
+
+    task = asyncio.create_task(sample())
+    try:
+        yield lag
+    finally:
+        task.cancel()

@@ -1,0 +1,17 @@
+"""The engines: one module each, found by the name that the user declares; a payload never decides."""
+
+from spec_eval.engines.base import CounterReader, Engine, Reading
+from spec_eval.engines.llamacpp import LlamaCpp
+from spec_eval.errors import UsageError
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(),)}
+
+
+def find(name: str) -> Engine:
+    """The engine of that name."""
+    if name not in ENGINES:
+        raise UsageError(f"no engine {name!r}; known: {', '.join(ENGINES)}, and embedded")
+    return ENGINES[name]
+
+
+__all__ = ["ENGINES", "CounterReader", "Engine", "Reading", "find"]

@@ -1,0 +1,97 @@
+"""A server's address, and the few plain GETs that tell what it is. Streams go through the chat driver."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from spec_eval.errors import EnvironmentFault, UsageError
+
+TIMEOUT_S = 30.0
+HEAD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Status and text of an answer."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """root: scheme, host, port and path before /v1. The key is never printed."""
+
+    root: str
+    api_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def at(cls, url: str, api_key: str | None = None) -> "Endpoint":
+        """From a base URL with or without its trailing /v1."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(f"--base-url {url}: not a web address; write it as http://127.0.0.1:8000/v1")
+        if parts.username or parts.password:
+            raise UsageError("--base-url: holds a password; put the key into the variable that --api-key-env names")
+        return cls(url.rstrip("/").removesuffix("/v1").rstrip("/"), api_key)
+
+    @property
+    def base_url(self) -> str:
+        """With /v1, as the OpenAI client wants it."""
+        return f"{self.root}/v1"
+
+    def get(self, path: str, timeout_s: float = TIMEOUT_S) -> Reply:
+        """GET root + path, past any proxy; an HTTP error is a Reply, no connection is an EnvironmentFault."""
+        request = urllib.request.Request(f"{self.root}{path}", headers={"Accept": "*/*"})  # noqa: S310 # scheme checked in `at`
+        if self.api_key:
+            request.add_header("Authorization", f"Bearer {self.api_key}")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=timeout_s) as answer:
+                return Reply(answer.status, answer.read().decode(errors="replace"))
+        except urllib.error.HTTPError as error:
+            with error:
+                return Reply(error.code, error.read().decode(errors="replace"))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise EnvironmentFault(
+                f"no answer from {self.root}{path} ({reason}); start the server or mend --base-url"
+            ) from error
+
+    def get_json(self, path: str) -> Any:
+        """The parsed body; EnvironmentFault names what came instead."""
+        reply = self.get(path)
+        if reply.status in (401, 403):
+            raise EnvironmentFault(
+                f"{self.root}{path}: key refused (http {reply.status}); "
+                "set the key in the variable that --api-key-env names"
+            )
+        if reply.status != 200:
+            raise EnvironmentFault(f"{self.root}{path}: http {reply.status}: {head(reply.text)}; is this the server?")
+        try:
+            return json.loads(reply.text)
+        except json.JSONDecodeError as error:
+            raise EnvironmentFault(
+                f"{self.root}{path}: not JSON but {head(reply.text)!r}; is this the server's port?"
+            ) from error
+
+    def models(self) -> list[dict[str, Any]]:
+        """The entries of /v1/models."""
+        body = self.get_json("/v1/models")
+        entries = body.get("data") if isinstance(body, dict) else None
+        if not isinstance(entries, list) or not all(
+            isinstance(e, dict) and isinstance(e.get("id"), str) for e in entries
+        ):
+            raise EnvironmentFault(
+                f"{self.root}/v1/models: no list of models in it; is this an OpenAI-compatible server?"
+            )
+        return entries
+
+
+def head(text: str, length: int = HEAD) -> str:
+    """The start of `text` on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[:length]}…"

@@ -1,0 +1,148 @@
+"""llama.cpp: exact steps out of the timings that ride on every streamed chunk.
+
+With `timings_per_token` each chunk carries cumulative `draft_n` and `draft_n_accepted`; they change once a
+verification step, on the chunk of the step's first token. Without streaming only the sums are known: D, A and
+the rate are exact, S and the positions are not to be had. Verified against the server's own Prometheus counters.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from spec_eval.engines.base import Identity, Reading
+from spec_eval.engines.endpoint import Endpoint
+from spec_eval.records import SpecCounters, is_count
+
+_FIELDS = ("predicted_n", "draft_n", "draft_n_accepted")
+
+
+@dataclass(frozen=True)
+class LlamaCpp:
+    """The adapter."""
+
+    name: str = "llamacpp"
+    metrics_prefix: str = "llamacpp:"
+    remedy: str = (
+        "llama.cpp hands its counters over in streamed timings; use a build from b10434 on, started with a drafter"
+    )
+    metrics_remedy: str = "start llama-server with --metrics"
+    prefix_caching: bool | None = False
+
+    def extra_body(self) -> dict[str, Any]:
+        """Timings on every chunk; no reuse of a slot's old prompt, which changes batch shapes and so near-ties."""
+        return {"timings_per_token": True, "cache_prompt": False}
+
+    def reader(self, k: int | None) -> "TimingsReader":
+        """Without k, the longest draft seen in the answer stands for it."""
+        return TimingsReader(k)
+
+    def identify(self, endpoint: Endpoint) -> Identity:
+        """From /v1/models, /props and /slots."""
+        entries = endpoint.models()
+        meta = entries[0].get("meta") if entries else None
+        props = _json_or_none(endpoint, "/props")
+        slots = _json_or_none(endpoint, "/slots")
+        template = props.get("chat_template") if isinstance(props, dict) else None
+        flags = [s.get("speculative") for s in slots if isinstance(s, dict)] if isinstance(slots, list) else []
+        return Identity(
+            models=tuple(entry["id"] for entry in entries),
+            version=props.get("build_info") if isinstance(props, dict) else None,
+            context=meta.get("n_ctx") if isinstance(meta, dict) else None,
+            speculative=any(flags) if flags and all(isinstance(flag, bool) for flag in flags) else None,
+            chat_template_sha256=hashlib.sha256(template.encode()).hexdigest() if isinstance(template, str) else None,
+            details={
+                "total_slots": props.get("total_slots") if isinstance(props, dict) else None,
+                "model_ftype": props.get("model_ftype") if isinstance(props, dict) else None,
+            },
+        )
+
+
+def _json_or_none(endpoint: Endpoint, path: str) -> Any:
+    reply = endpoint.get(path)
+    if reply.status != 200:
+        return None
+    return endpoint.get_json(path)
+
+
+class TimingsReader:
+    """Cuts cumulative timings into verification steps.
+
+    A chunk may be held back (half a character, a possible stop string); the next one then stands for several tokens.
+    A step yields one token more than it accepted, so its end is known; only where more than one token lies in the
+    dark behind that end, and the counters moved there, may two steps have become one: `exact` is false then.
+    """
+
+    def __init__(self, k: int | None) -> None:
+        self._k = k
+        self._last: dict[str, int] = {}
+        self._seen_timings = False
+        self._seen_chunk = False
+        self._bad = False
+        self._token = 0  # last token that a chunk told of
+        self._step_end = 0  # first token that the last known step does not reach
+        self._accepted: list[int] = []
+        self._drafted: list[int] = []
+        self._exact = True
+        self._streamed = False
+
+    def event(self, event: dict[str, Any]) -> None:
+        """One chunk, or a whole response body."""
+        timings = event.get("timings")
+        if event.get("object") == "chat.completion.chunk":
+            self._streamed = True
+        if not isinstance(timings, dict):
+            return
+        self._seen_timings = True
+        counts = {name: timings.get(name, 0) for name in _FIELDS}
+        if not all(map(is_count, counts.values())):
+            self._bad = True
+            return
+        self._take(counts["predicted_n"], counts["draft_n"], counts["draft_n_accepted"])
+        self._last = counts
+
+    def _take(self, token: int, drafted: int, accepted: int) -> None:
+        step_drafted = drafted - self._last.get("draft_n", 0)
+        step_accepted = accepted - self._last.get("draft_n_accepted", 0)
+        if step_drafted or step_accepted:
+            first_dark = max(self._step_end, self._token + 1)
+            if token - first_dark > 0:
+                self._exact = False
+            if step_drafted < 0 or step_accepted < 0:
+                self._bad = True
+            self._drafted.append(step_drafted)
+            self._accepted.append(step_accepted)
+            self._step_end = min(first_dark, max(token, self._token + 1)) + step_accepted + 1
+        self._token = max(self._token, token)
+
+    def reading(self) -> Reading:
+        """Steps where the answer was streamed; only the sums where it was not."""
+        raw = dict(self._last)
+        if not self._seen_timings:
+            return Reading(None, "no timings in the answer", None)
+        if self._bad:
+            return Reading(None, "timings are not counts", raw)
+        drafted = self._last.get("draft_n", 0)
+        if not self._streamed and drafted:
+            rate = self._last["draft_n_accepted"] / drafted
+            return Reading(
+                None, f"steps not reported: not streamed, so only the acceptance rate is known ({rate:.2%})", raw
+            )
+        k = self._k if self._k is not None else max(self._drafted, default=0)
+        histogram = [0] * (max([k, *self._accepted]) + 1)
+        for accepted in self._accepted:
+            histogram[accepted] += 1
+        return Reading(
+            SpecCounters(
+                steps=len(self._drafted),
+                accepted=sum(self._accepted),
+                drafted=sum(self._drafted),
+                histogram=tuple(histogram),
+                k=k,
+                per_step_accepted=tuple(self._accepted),
+                per_step_drafted=tuple(self._drafted),
+                source="timings",
+                exact=self._exact,
+            ),
+            None,
+            raw,
+        )

@@ -1,0 +1,91 @@
+"""Speculative-decoding totals out of a server's Prometheus text.
+
+The families are the same for every engine but for their prefix: `<prefix>spec_decode_num_drafts[_total]`,
+`_num_draft_tokens`, `_num_accepted_tokens` and `_num_accepted_tokens_per_pos{position="0"…}`. Series are summed over
+every label but position (a data-parallel server has one per engine). `_created` samples are time stamps.
+"""
+
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_STEPS, _DRAFTED, _ACCEPTED, _POSITIONS = (
+    "num_drafts",
+    "num_draft_tokens",
+    "num_accepted_tokens",
+    "num_accepted_tokens_per_pos",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """S, D, A and, for positions 1, 2, …, the steps that accepted at least that many drafts."""
+
+    steps: int
+    drafted: int
+    accepted: int
+    positions: tuple[int, ...]
+
+    def position(self, index: int) -> int:
+        """A position without a series has accepted nothing yet."""
+        return self.positions[index] if index < len(self.positions) else 0
+
+    @property
+    def consistent(self) -> bool:
+        """Whether the positions add up to the accepted drafts, and AL = 1 + Σ positions with them."""
+        return sum(self.positions) == self.accepted
+
+
+class CounterReset(ValueError):
+    """A counter went down: the server was started anew in between."""
+
+
+def parse(text: str, prefix: str) -> Totals | None:
+    """Totals in `text`, or None where it has none; ValueError where it is not Prometheus text.
+
+    Both spellings, with and without `_total`, occur in the wild; the one with it wins where both stand.
+    """
+    sums: dict[str, float] = {}
+    positions: dict[str, dict[int, float]] = {}
+    start = f"{prefix}spec_decode_"
+    for family in text_string_to_metric_families(text):
+        if not family.name.startswith(start):
+            continue
+        for sample in family.samples:
+            name = sample.name.removeprefix(start)
+            if name.removesuffix("_total") == _POSITIONS:
+                place = int(sample.labels["position"])
+                by_place = positions.setdefault(name, {})
+                by_place[place] = by_place.get(place, 0.0) + sample.value
+            else:
+                sums[name] = sums.get(name, 0.0) + sample.value
+
+    def total(name: str) -> float | None:
+        return sums.get(f"{name}_total", sums.get(name))
+
+    steps, drafted, accepted = total(_STEPS), total(_DRAFTED), total(_ACCEPTED)
+    if steps is None or drafted is None or accepted is None:
+        return None
+    places = positions.get(f"{_POSITIONS}_total", positions.get(_POSITIONS, {}))
+    row = tuple(_whole(places.get(i, 0.0)) for i in range(max(places, default=-1) + 1))
+    return Totals(_whole(steps), _whole(drafted), _whole(accepted), row)
+
+
+def delta(before: Totals, after: Totals) -> Totals:
+    """What happened in between; CounterReset where a counter went down."""
+    longest = max(len(before.positions), len(after.positions))
+    result = Totals(
+        after.steps - before.steps,
+        after.drafted - before.drafted,
+        after.accepted - before.accepted,
+        tuple(after.position(i) - before.position(i) for i in range(longest)),
+    )
+    if min(result.steps, result.drafted, result.accepted, *result.positions) < 0:
+        raise CounterReset("a counter went down between the two scrapes")
+    return result
+
+
+def _whole(value: float) -> int:
+    if value != int(value):
+        raise ValueError(f"counter value {value} is not a whole number")
+    return int(value)

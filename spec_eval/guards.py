@@ -1,0 +1,138 @@
+"""Warnings: a closed list, each with a code, a message and a remedy. The same ones stand in every format."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spec_eval.acceptance import Figures, Outcome
+from spec_eval.stats import FEWEST_FOR_EXACT, FEWEST_FOR_INTERVAL
+from spec_eval.store import Manifest, Plan, Records
+
+LEAST_COVERAGE = 0.95
+MANY_BY_LENGTH = 0.2
+MANY_ZERO_STEPS = 0.2
+SLOW_LOOP_MS = 50.0
+
+
+class Code(StrEnum):
+    """Every warning that there is."""
+
+    INCOMPLETE = "incomplete"
+    LOW_COVERAGE = "low_coverage"
+    FAILURES = "failures"
+    INVALID_COUNTERS = "invalid_counters"
+    UNRECONCILED = "unreconciled"
+    MANY_LENGTH = "many_ended_by_length"
+    ZERO_STEPS = "zero_step_requests"
+    FEW_CONVERSATIONS = "few_conversations"
+    MIXED_K = "mixed_k"
+    SET_ASIDE = "lines_set_aside"
+    DOUBLES = "measured_twice"
+    DATA_NOTE = "data_note"
+    SYNTHETIC = "synthetic"
+    SLOW_CLIENT = "slow_client"
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:  # noqa: A001 # the field's word for it; the builtin is not used here
+    """One line for a person: what is the matter, and what to do."""
+
+    code: Code
+    message: str
+    remedy: str
+
+
+def run_warnings(
+    plan: Plan, manifest: Manifest | None, records: Records, outcome: Outcome, figures: Figures
+) -> list[Warning]:
+    """All that a reader of this run's figures must know."""
+    found = [
+        *_whole(manifest, records, outcome),
+        *_answers(outcome, figures),
+        *_counters(manifest, outcome, records),
+    ]
+    for cell in plan.cells:
+        found += [
+            Warning(Code.DATA_NOTE, f"{cell.dataset}: {note}", "mend the data set") for note in cell.prompts.notes
+        ]
+    if plan.synthetic:
+        found.append(Warning(Code.SYNTHETIC, f"synthetic: {plan.synthetic}", "never publish these figures as measured"))
+    return found
+
+
+def _whole(manifest: Manifest | None, records: Records, outcome: Outcome) -> list[Warning]:
+    found = []
+    if manifest is None:
+        done = outcome.planned - outcome.not_sent
+        resume = "spec-eval run --resume with this run folder"
+        found.append(Warning(Code.INCOMPLETE, f"incomplete: {done} of {outcome.planned} requests", resume))
+    found += [Warning(Code.SET_ASIDE, note, "nothing to do if the run was resumed since") for note in records.set_aside]
+    if records.doubles:
+        names = ", ".join(unit[1] for unit in records.doubles[:5])
+        message = f"{len(records.doubles)} requests were measured twice ({names}); the first success counts"
+        found.append(Warning(Code.DOUBLES, message, "do not join run folders by hand"))
+    return found
+
+
+def _answers(outcome: Outcome, figures: Figures) -> list[Warning]:
+    found = []
+    if outcome.failed:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in outcome.failed_by.items())
+        found.append(
+            Warning(
+                Code.FAILURES,
+                f"{outcome.failed} of {outcome.sent} requests failed: {reasons}",
+                "look into server.log, then --resume",
+            )
+        )
+    if outcome.ok and outcome.length / outcome.ok > MANY_BY_LENGTH:
+        message = f"{outcome.length} of {outcome.ok} answers were ended by the token limit"
+        found.append(Warning(Code.MANY_LENGTH, message, "raise --max-tokens if whole answers are what you publish"))
+    if outcome.measured and outcome.zero_steps / outcome.measured > MANY_ZERO_STEPS:
+        message = f"{outcome.zero_steps} of {outcome.measured} requests took no verification step"
+        found.append(Warning(Code.ZERO_STEPS, message, "the figures rest on the others alone"))
+    n = figures.acceptance_length.n if figures.acceptance_length else 0
+    if 0 < n < FEWEST_FOR_INTERVAL:
+        message = f"{n} conversations took verification steps: too few for an interval"
+        found.append(Warning(Code.FEW_CONVERSATIONS, message, f"run at least {FEWEST_FOR_INTERVAL}"))
+    elif 0 < n < FEWEST_FOR_EXACT:
+        message = f"{n} conversations took verification steps: intervals are approximate"
+        found.append(Warning(Code.FEW_CONVERSATIONS, message, f"run at least {FEWEST_FOR_EXACT}"))
+    return found
+
+
+def _counters(manifest: Manifest | None, outcome: Outcome, records: Records) -> list[Warning]:
+    found = []
+    if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in (outcome.no_counters_by | outcome.invalid_by).items())
+        message = f"only {outcome.measured} of {outcome.ok} answers have usable counters ({reasons})"
+        found.append(Warning(Code.LOW_COVERAGE, message, "switch the server's per-request counters on"))
+    if outcome.invalid:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in outcome.invalid_by.items())
+        found.append(
+            Warning(Code.INVALID_COUNTERS, f"{outcome.invalid} answers left out: {reasons}", "check --engine and --k")
+        )
+    ks = {r.counters.k for r in records.records if r.counters is not None}
+    if len(ks) > 1:
+        message = f"requests differ in k: {', '.join(map(str, sorted(ks)))}"
+        found.append(Warning(Code.MIXED_K, message, "give --k, the draft tokens a step"))
+    if manifest is not None and manifest.reconciliation.status == "differs":
+        found.append(
+            Warning(Code.UNRECONCILED, str(manifest.reconciliation.reason), "run again on a server of your own")
+        )
+    lag = max((s.loop_lag_p99_ms or 0.0 for s in manifest.sessions), default=0.0) if manifest else 0.0
+    if lag > SLOW_LOOP_MS:
+        message = f"the client's event loop was late by {lag:.0f} ms (p99): times to first token are only as exact"
+        found.append(Warning(Code.SLOW_CLIENT, message, "give the client a core of its own, or lower --concurrency"))
+    return found
+
+
+def shortfall(outcomes: Sequence[Outcome], max_failures: float) -> str | None:
+    """Why a run does not count as whole, or None: failures above the allowance, or coverage below 95%."""
+    sent, failed = sum(o.sent for o in outcomes), sum(o.failed for o in outcomes)
+    ok, measured = sum(o.ok for o in outcomes), sum(o.measured for o in outcomes)
+    if sent and failed / sent > max_failures:
+        return f"{failed} of {sent} requests failed, more than --max-failures {max_failures:.0%} allows"
+    if ok and measured / ok < LEAST_COVERAGE:
+        return f"coverage {measured / ok:.1%} is below {LEAST_COVERAGE:.0%}: {measured} of {ok} answers have usable counters"
+    return None

@@ -1,0 +1,95 @@
+"""Σ over requests against the server's own counters: the check that nothing was missed and nothing was made up."""
+
+from collections.abc import Sequence
+
+from spec_eval.acceptance import measured
+from spec_eval.engines.scrape import CounterReset, Totals, delta, parse
+from spec_eval.records import RequestRecord
+from spec_eval.store import Reconciliation
+
+
+def request_totals(records: Sequence[RequestRecord]) -> Totals | None:
+    """Sums over the measured requests; None where one has no histogram or no exact draft count."""
+    counters = [c for _, c in measured(records)]
+    if any(c.histogram is None or c.drafted is None for c in counters):
+        return None
+    k = max((c.k for c in counters), default=0)
+    positions = tuple(sum(sum((c.histogram or ())[i:]) for c in counters) for i in range(1, k + 1))
+    return Totals(
+        steps=sum(c.steps for c in counters),
+        drafted=sum(c.drafted or 0 for c in counters),
+        accepted=sum(c.accepted for c in counters),
+        positions=positions,
+    )
+
+
+def reconcile(
+    before: str | None, after: str | None, prefix: str, records: Sequence[RequestRecord], *, aborted: int, remedy: str
+) -> Reconciliation:
+    """Compare the Prometheus delta between `before` and `after` with the sums over `records`.
+
+    `aborted` requests were in flight when driving ended: the server counts them, no answer tells.
+    """
+    if before is None or after is None:
+        return _not_available(f"the server showed no Prometheus counters; {remedy}")
+    try:
+        first, last = parse(before, prefix), parse(after, prefix)
+        if first is None or last is None:
+            return _not_available(f"no {prefix}spec_decode counters in /metrics")
+        server = delta(first, last)
+    except CounterReset:
+        return _not_available("a counter went down: the server was restarted during the run")
+    except (ValueError, KeyError) as error:
+        return _not_available(f"/metrics is not readable ({error})")
+    requests = request_totals(records)
+    if requests is None:
+        return Reconciliation(
+            status="not available", reason="the requests know no exact draft counts", server=_table(server)
+        )
+    longest = max(len(server.positions), len(requests.positions))
+    same = (server.steps, server.drafted, server.accepted) == (requests.steps, requests.drafted, requests.accepted)
+    if same and all(server.position(i) == requests.position(i) for i in range(longest)):
+        return Reconciliation(status="exact", reason=None, server=_table(server), requests=_table(requests))
+    return Reconciliation(
+        status="differs",
+        reason=_cause(server, requests, records, aborted),
+        server=_table(server),
+        requests=_table(requests),
+    )
+
+
+def _not_available(reason: str) -> Reconciliation:
+    return Reconciliation(status="not available", reason=reason)
+
+
+def _table(totals: Totals) -> dict[str, object]:
+    return {
+        "steps": totals.steps,
+        "drafted": totals.drafted,
+        "accepted": totals.accepted,
+        "positions": list(totals.positions),
+    }
+
+
+def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], aborted: int) -> str:
+    """The likely one, most certain first."""
+    gap = (
+        f"the server counted {server.steps} steps and {server.accepted} accepted, "
+        f"the requests {requests.steps} and {requests.accepted}"
+    )
+    failed = sum(r.status == "failed" for r in records)
+    unread = sum(r.status == "ok" for r in records) - len(measured(records))
+    if not server.consistent:
+        return f"{gap}: the server's own positions do not add up to its accepted tokens"
+    if server.steps < requests.steps:
+        return f"{gap}: likely a restart, or counters of another server behind the same address"
+    causes = [
+        text
+        for count, text in (
+            (aborted, f"{aborted} aborted in flight"),
+            (failed, f"{failed} failed half-way"),
+            (unread, f"{unread} without usable counters"),
+        )
+        if count
+    ]
+    return f"{gap}: likely {', '.join(causes) if causes else 'foreign traffic on the server'}"

@@ -1,0 +1,1 @@
+"""Rows into text and pictures."""

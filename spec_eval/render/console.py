@@ -1,0 +1,38 @@
+"""A report on a terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spec_eval.render import words
+from spec_eval.render.grid import figures_grid, outcome_grid, positions_grid
+from spec_eval.tables import RunReport
+
+WIDTH = 160
+
+
+def show(reports: Sequence[RunReport], console: Console) -> None:
+    """The same figures as in Markdown; where nobody looks at a terminal, tables keep their full width."""
+    for report in reports:
+        console.print(Text(words.heading(report), style="bold"))
+        for name, text in words.header(report):
+            console.print(Text.assemble((f"{name}: ", "dim"), text), soft_wrap=True)
+        for grid in (figures_grid, positions_grid, outcome_grid):
+            console.print(_table(*grid(report)), width=None if console.is_terminal else WIDTH)
+        for definition in words.DEFINITIONS:
+            console.print(Text(definition, style="dim"), soft_wrap=True)
+        for warning in report.warnings:
+            console.print(
+                Text.assemble((f"{warning.code}: ", "yellow"), f"{warning.message}; {warning.remedy}"), soft_wrap=True
+            )
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

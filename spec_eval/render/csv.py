@@ -1,0 +1,62 @@
+"""A report as CSV: one line a row, full precision, empty where there is no data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from spec_eval.stats import Estimate
+from spec_eval.tables import Row, RunReport
+
+
+def render(reports: Sequence[RunReport]) -> str:
+    """All rows of all runs; a run's overall row has neither dataset nor category."""
+    rows = [_flat(report, row) for report in reports for row in (*report.rows, report.overall)]
+    return pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+
+
+def _flat(report: RunReport, row: Row) -> dict[str, Any]:
+    figures, outcome = row.figures, row.outcome
+    overall = row is report.overall
+    flat: dict[str, Any] = {
+        "run_id": row.run_id,
+        "row": "overall" if overall else "row",
+        "dataset": None if overall else row.dataset,
+        "category": row.label,
+        "temperature": row.temperature,
+        "concurrency": row.concurrency,
+        "k": figures.k,
+        "conversations": figures.conversations,
+        "coverage": outcome.coverage,
+        "steps": figures.steps,
+        "drafted": figures.drafted,
+        "accepted": figures.accepted,
+        **_spread("acceptance_length", figures.acceptance_length),
+        **_spread("acceptance_length_request_mean", figures.acceptance_length_request_mean),
+        "acceptance_rate": figures.acceptance_rate,
+    }
+    for name in (
+        "planned",
+        "sent",
+        "not_sent",
+        "ok",
+        "failed",
+        "measured",
+        "length",
+        "no_counters",
+        "zero_steps",
+        "invalid",
+    ):
+        flat[name] = getattr(outcome, name)
+    for i, share in enumerate(figures.positions or (), 1):
+        flat[f"position_{i}"] = share
+    flat["synthetic"] = report.plan.synthetic
+    return flat
+
+
+def _spread(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    return {
+        name: estimate.value if estimate else None,
+        f"{name}_low": estimate.low if estimate else None,
+        f"{name}_high": estimate.high if estimate else None,
+    }

@@ -1,0 +1,102 @@
+"""A report as JSON: fractions, not percents; null where there is no data, never 0 or NaN."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from spec_eval.acceptance import Outcome
+from spec_eval.stats import Estimate
+from spec_eval.tables import Row, RunReport
+
+SCHEMA_VERSION = 1
+
+
+def render(reports: Sequence[RunReport]) -> str:
+    """The document. `overall` pools the requests of a single run; several runs each carry their own."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "runs": [_run(report) for report in reports],
+        "rows": [_row(row) for report in reports for row in report.rows],
+        "overall": _row(reports[0].overall) if len(reports) == 1 else None,
+        "warnings": [
+            {"run_id": report.plan.run_id, **asdict(warning)} for report in reports for warning in report.warnings
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _run(report: RunReport) -> dict[str, Any]:
+    plan, manifest = report.plan, report.manifest
+    target = plan.target
+    return {
+        "run_id": plan.run_id,
+        "origin": plan.origin,
+        "synthetic": plan.synthetic,
+        "whole": report.whole,
+        "suite": plan.suite_name,
+        "suite_sha256": plan.suite_sha256,
+        "engine": target.engine,
+        "engine_version": manifest.engine_version if manifest else None,
+        "model": manifest.server.get("model") if manifest else target.model,
+        "drafter": target.drafter,
+        "k": report.overall.figures.k if report.overall.figures.k is not None else target.k,
+        "temperature": _only([cell.sampling.temperature for cell in plan.cells]),
+        "concurrency": _only([cell.concurrency for cell in plan.cells]),
+        "seed": plan.seed,
+        "overrides": plan.overrides,
+        "settings": manifest.settings if manifest else None,
+        "reconciliation": report.reconciliation.model_dump(mode="json"),
+        "overall": _row(report.overall),
+    }
+
+
+def _only(values: Sequence[float]) -> float | None:
+    """The value that all cells share, or null."""
+    return values[0] if len(set(values)) == 1 else None
+
+
+def _row(row: Row) -> dict[str, Any]:
+    figures = row.figures
+    return {
+        "run_id": row.run_id,
+        "dataset": row.dataset,
+        "category": row.label,
+        "temperature": row.temperature,
+        "concurrency": row.concurrency,
+        "k": figures.k,
+        "requests": _requests(row.outcome),
+        "conversations": figures.conversations,
+        "coverage": row.outcome.coverage,
+        "steps": figures.steps,
+        "drafted": figures.drafted,
+        "accepted": figures.accepted,
+        "acceptance_length": _estimate(figures.acceptance_length),
+        "acceptance_length_request_mean": _estimate(figures.acceptance_length_request_mean),
+        "acceptance_rate": figures.acceptance_rate,
+        "drafts_per_step": figures.drafts_per_step,
+        "positions": figures.positions,
+        "positions_request_mean": figures.positions_request_mean,
+        "conditional_positions": figures.conditional_positions,
+    }
+
+
+def _requests(outcome: Outcome) -> dict[str, Any]:
+    names = (
+        "planned",
+        "sent",
+        "not_sent",
+        "ok",
+        "failed",
+        "measured",
+        "length",
+        "no_counters",
+        "zero_steps",
+        "invalid",
+    )
+    tables = ("not_sent_by", "failed_by", "no_counters_by", "invalid_by")
+    return {name: getattr(outcome, name) for name in (*names, *tables)}
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+    return None if estimate is None else {"value": estimate.value, "low": estimate.low, "high": estimate.high}

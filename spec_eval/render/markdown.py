@@ -1,0 +1,52 @@
+"""A report as Markdown that renders on the hub and on GitHub."""
+
+from collections.abc import Sequence
+
+from spec_eval.render import words
+from spec_eval.render.grid import figures_grid, outcome_grid, positions_grid
+from spec_eval.tables import RunReport
+
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~$"} | {"\n": " ", "\r": " "})
+
+
+def escape(text: str) -> str:
+    """Text from outside, as text: it may not open a link, a table cell or a tag."""
+    return text.translate(_SPECIAL)
+
+
+def render(reports: Sequence[RunReport]) -> str:
+    """One section a run."""
+    return "\n".join(_section(report) for report in reports)
+
+
+def _section(report: RunReport) -> str:
+    lines = [f"## {escape(words.heading(report))}", ""]
+    lines += [f"- {definition}" for definition in words.DEFINITIONS]
+    lines += [f"- **{name}**: {escape(text)}" for name, text in words.header(report)]
+    lines += [
+        "",
+        *_table(*figures_grid(report)),
+        "",
+        *_table(*positions_grid(report)),
+        "",
+        "Requests:",
+        "",
+        *_table(*outcome_grid(report)),
+    ]
+    if report.warnings:
+        lines += ["", "Warnings:", ""]
+        lines += [f"- `{w.code}`: {escape(w.message)}; {escape(w.remedy)}" for w in report.warnings]
+    return "\n".join(lines) + "\n"
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """Label to the left, numbers to the right."""
+    return [
+        f"| {' | '.join(columns)} |",
+        f"| {' | '.join([':--', *['--:'] * (len(columns) - 1)])} |",
+        *(f"| {' | '.join(map(_cell, row))} |" for row in rows),
+    ]
+
+
+def _cell(text: str) -> str:
+    return escape(text) if not text.lstrip("≈").startswith("[") else text

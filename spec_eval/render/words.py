@@ -1,0 +1,106 @@
+"""The words and numbers that every format shares: what a run was, what a figure means, how it is printed."""
+
+from spec_eval.stats import Estimate
+from spec_eval.store import Cell
+from spec_eval.tables import Row, RunReport
+
+NOTHING = "—"
+DEFINITIONS = (
+    "AL (acceptance length) = 1 + accepted draft tokens / verification steps, "
+    "pooled over requests: summed first, divided once",
+    "AL per request = the mean over requests of the same ratio; a second figure, never mixed with the first",
+    "rate = accepted / drafted; position i = share of steps that accepted at least i draft tokens",
+)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """With `digits` decimals, or a dash where there is no data."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A fraction as a percentage with two decimals, or a dash where there is no data."""
+    return NOTHING if value is None else f"{value:.2%}"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """[low, high], marked where it is approximate, or a dash."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return NOTHING
+    return f"{'≈' if estimate.approximate else ''}[{estimate.low:.4f}, {estimate.high:.4f}]"
+
+
+def value(estimate: Estimate | None) -> float | None:
+    """Without its interval."""
+    return estimate.value if estimate else None
+
+
+def heading(report: RunReport) -> str:
+    """Title of a run's report; a synthetic or unfinished run says so here, where nobody can miss it."""
+    plan = report.plan
+    marks = [mark for mark, there in (("synthetic", plan.synthetic), ("incomplete", not report.whole)) if there]
+    return f"{plan.suite_name}: {plan.target.drafter or 'drafter not named'}{''.join(f' ({m})' for m in marks)}"
+
+
+def header(report: RunReport) -> list[tuple[str, str]]:
+    """(name, text) of everything that a reader needs before the first figure."""
+    plan, manifest, outcome = report.plan, report.manifest, report.overall.outcome
+    target = plan.target
+    coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
+    return [
+        ("engine", f"{target.engine} {(manifest and manifest.engine_version) or 'version not known'}"),
+        ("target", (manifest and str(manifest.server.get("model"))) or target.model or "not named"),
+        ("drafter", target.drafter or "not named"),
+        ("k", _k(report)),
+        ("sampling", _sampling(report)),
+        ("thinking", _thinking(report)),
+        ("concurrency", ", ".join(dict.fromkeys(str(cell.concurrency) for cell in plan.cells))),
+        ("prompts", "; ".join(dict.fromkeys(_prompts(cell) for cell in plan.cells))),
+        ("overrides", ", ".join(f"{name} = {value}" for name, value in plan.overrides.items()) or "none"),
+        ("coverage", f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"),
+        ("reconciliation", report.reconciliation.sentence()),
+        *([("synthetic", plan.synthetic)] if plan.synthetic else []),
+    ]
+
+
+def row_name(row: Row) -> str:
+    """As it stands in the first column."""
+    return row.title if row.label is None else f"{row.title} / {row.label}"
+
+
+def _k(report: RunReport) -> str:
+    figures = report.overall.figures
+    k = figures.k if figures.k is not None else report.plan.target.k
+    if k is None:
+        return "not known"
+    mean = figures.drafts_per_step
+    if mean is None or mean == k:
+        return f"{k} draft tokens a step"
+    return f"up to {k} draft tokens a step, {mean:.4f} on average"
+
+
+def _sampling(report: RunReport) -> str:
+    texts = []
+    for cell in report.plan.cells:
+        fields = cell.sampling.model_dump(exclude={"thinking"}, exclude_none=True)
+        texts.append(", ".join(f"{name} {value:g}" for name, value in fields.items()))
+    seed = "no seed sent" if report.plan.seed is None else f"a seed for each request from run seed {report.plan.seed}"
+    return f"{'; '.join(dict.fromkeys(texts))}; what is not named is the server's default; {seed}"
+
+
+def _thinking(report: RunReport) -> str:
+    asked = {cell.sampling.thinking for cell in report.plan.cells}
+    asked_words = {None: "server default", True: "on", False: "off"}
+    text = f"asked: {', '.join(asked_words[a] for a in sorted(asked, key=str))}"
+    if report.manifest is None:
+        return text
+    seen = {str(cell.get("thinking")) for cell in report.manifest.settings.values()}
+    words = {"True": "yes", "False": "no"}
+    return f"{text}; reasoning seen in answers: {', '.join(words.get(s, 'not known') for s in sorted(seen))}"
+
+
+def _prompts(cell: Cell) -> str:
+    reference = cell.prompts
+    revision = f" @{reference.revision[:12]}" if reference.revision else ""
+    chosen = f"{len(reference.units)} of {reference.rows} conversations"
+    return f"{reference.source}{revision}, {chosen}, sha256 {reference.sha256[:12]}"

@@ -1,0 +1,331 @@
+"""From a plan to a whole run folder: server up, counters before, all cells, counters after, manifest."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from spec_eval import acceptance, engines, guards
+from spec_eval.doctor import Probe, probe
+from spec_eval.drivers.chat import open_client
+from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
+from spec_eval.engines import Engine
+from spec_eval.engines.endpoint import Endpoint
+from spec_eval.errors import EnvironmentFault, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.recipe import Recipe
+from spec_eval.reconcile import reconcile
+from spec_eval.records import RequestRecord
+from spec_eval.render.progress import Progress
+from spec_eval.run import planning, provenance
+from spec_eval.run.planning import Prepared, RunOptions
+from spec_eval.serve import serve_embedded
+from spec_eval.serve.embedded import find_model
+from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
+
+_SETTLE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run folder, and why it is not whole where it is not."""
+
+    folder: RunFolder
+    shortfall: SpecEvalError | None
+
+
+@dataclass(frozen=True)
+class _Server:
+    endpoint: Endpoint
+    version: str | None
+
+
+@dataclass
+class _Session:
+    """One stretch of driving."""
+
+    number: int
+    started: str
+    records: list[RequestRecord] = field(default_factory=list)
+    before: str | None = None
+    after: str | None = None
+    reason: str = "finished"
+    aborted: int = 0
+    lag_ms: float | None = None
+
+
+def start(options: RunOptions, progress: Progress) -> Finished:
+    """Plan, open a run folder, and drive it."""
+    prepared = planning.prepare(options)
+    plan = prepared.plan
+    folder = new_run_folder(options.out, f"{plan.suite_name}-{plan.target.engine}-{plan.target.drafter or 'drafter'}")
+    prepared = replace(prepared, plan=plan.model_copy(update={"run_id": folder.path.name}))
+    with RunLock(folder.path):
+        folder.write_plan(prepared.plan)
+        try:
+            return _drive(folder, prepared, progress)
+        except SpecEvalError:
+            if not folder.server_log.exists():
+                folder.discard_unused()
+            raise
+
+
+def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Finished:
+    """Go on with the units that are missing or failed, at the settings of the plan."""
+    folder = RunFolder.open(path)
+    plan = folder.plan()
+    if plan.origin != "measured":
+        raise UsageError(f"{path}: imported, not measured here; there is nothing to resume")
+    if base_url is not None:
+        if plan.target.base_url is None:
+            raise UsageError(f"{path}: spec-eval starts this run's server itself; drop --base-url")
+        plan = plan.model_copy(update={"target": plan.target.model_copy(update={"base_url": base_url})})
+    prepared = planning.reload(plan, path / "plan.json")
+    with RunLock(folder.path):
+        if folder.is_whole and not _missing(folder, plan):
+            progress.note(f"{path}: whole already, nothing to do")
+            return Finished(folder, _shortfall(folder, plan))
+        return _drive(folder, prepared, progress)
+
+
+def _missing(folder: RunFolder, plan: Plan) -> bool:
+    ok = {r.unit for r in folder.records().records if r.status == "ok"}
+    return any(unit not in ok for cell in plan.cells for unit in cell.units())
+
+
+def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finished:
+    """Drive what is missing; an interruption at any moment is a run that is not whole yet."""
+    interrupted = RunNotWhole(
+        f"interrupted; what was measured is kept, go on with `spec-eval run --resume {folder.path}`"
+    )
+    try:
+        with _terminate_as_interrupt():
+            return _session(folder, prepared, progress, interrupted)
+    except KeyboardInterrupt:
+        return Finished(folder, interrupted)
+
+
+def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrupted: RunNotWhole) -> Finished:
+    plan = prepared.plan
+    engine = engines.find(plan.target.engine)
+    with _server(folder, plan) as server:
+        found = probe(server.endpoint, engine, model=plan.target.model, k=plan.target.k)
+        session = _Session(folder.start_session(_now()), _now())
+        session.before = _scrape(server.endpoint)
+        if session.before is not None:
+            folder.write_scrape(session.number, "before", session.before)
+        error: SpecEvalError | None = None
+        try:
+            with _event_loop() as runner:
+                runner.run(_all_cells(folder, prepared, engine, server, found, session, progress))
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            session.reason = "interrupted"
+            error = interrupted
+        except ServerGone as gone:
+            session.reason = "server gone"
+            error = RunNotWhole(
+                f"the server is gone ({gone}); start it again, then `spec-eval run --resume {folder.path}`"
+            )
+        end = _end_session(folder, engine, server, session)
+    if error is not None:
+        return Finished(folder, error)
+    _write_manifest(folder, plan, engine, server, found, end)
+    return Finished(folder, _shortfall(folder, plan))
+
+
+async def _all_cells(
+    folder: RunFolder,
+    prepared: Prepared,
+    engine: Engine,
+    server: _Server,
+    found: Probe,
+    session: _Session,
+    progress: Progress,
+) -> None:
+    plan = prepared.plan
+    done = {r.unit: r for r in folder.records().records if r.status == "ok"}
+    with folder.log() as log, progress.measuring(plan.planned(), list(done.values())) as show:
+
+        def keep(record: RequestRecord) -> None:
+            log.append(record)
+            session.records.append(record)
+            show(record)
+
+        async with loop_lag() as lag:
+            try:
+                for cell in plan.cells:
+                    job = Job(
+                        cell_id=cell.cell_id,
+                        dataset=cell.dataset,
+                        model=found.model,
+                        sampling=cell.sampling,
+                        concurrency=cell.concurrency,
+                        repeats=cell.repeats,
+                        seed=plan.seed,
+                        conversations=prepared.prompts[cell.cell_id].__iter__,
+                        done=done,
+                    )
+                    async with open_client(
+                        server.endpoint, engine, k=plan.target.k, concurrency=cell.concurrency
+                    ) as client:
+                        try:
+                            await drive(job, client, keep)
+                        finally:
+                            session.aborted += client.aborted
+            finally:
+                session.lag_ms = lag.p99_ms
+
+
+def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _Session) -> SessionEnd:
+    """Counters after, reconciled; a server may publish its last step a moment after the last answer."""
+    deadline = time.monotonic() + (_SETTLE_S if session.reason == "finished" else 0.0)
+    while True:
+        session.after = _scrape(server.endpoint)
+        result = reconcile(
+            session.before,
+            session.after,
+            engine.metrics_prefix,
+            session.records,
+            aborted=session.aborted,
+            remedy=engine.metrics_remedy,
+        )
+        if result.status != "differs" or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    if session.after is not None:
+        folder.write_scrape(session.number, "after", session.after)
+    end = SessionEnd(
+        session=session.number,
+        started=session.started,
+        ended=_now(),
+        reason=session.reason,
+        requests=len(session.records),
+        aborted=session.aborted,
+        reconciliation=result,
+        loop_lag_p99_ms=session.lag_ms,
+    )
+    folder.end_session(end)
+    return end
+
+
+def _write_manifest(
+    folder: RunFolder, plan: Plan, engine: Engine, server: _Server, found: Probe, end: SessionEnd
+) -> None:
+    records = folder.records().records
+    outcome = acceptance.outcome(records, plan.planned())
+    ends = folder.session_ends()
+    folder.write_manifest(
+        Manifest(
+            run_id=plan.run_id,
+            settings_sha256=plan.settings_sha256,
+            started=ends[0].started,
+            ended=end.ended,
+            settings=provenance.comparable_settings(plan, engine, found.identity, records),
+            server={
+                "root": server.endpoint.root,
+                "model": found.model,
+                "models": list(found.identity.models),
+                "context": found.identity.context,
+                "speculative": found.identity.speculative,
+                "reported_version": found.identity.version,
+                **found.identity.details,
+            },
+            engine_version=server.version or found.identity.version,
+            packages=provenance.packages(),
+            platform=provenance.machine(),
+            sessions=ends,
+            reconciliation=_over_sessions(folder, ends),
+            outcome={
+                "planned": outcome.planned,
+                "sent": outcome.sent,
+                "ok": outcome.ok,
+                "failed": outcome.failed,
+                "measured": outcome.measured,
+            },
+        )
+    )
+
+
+def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconciliation:
+    """One verdict for the run: the worst of its sessions; a killed session leaves nothing to compare."""
+    killed = folder.sessions_started() - len(ends)
+    differing = [end.reconciliation for end in ends if end.reconciliation.status == "differs"]
+    if differing:
+        return differing[0]
+    if killed:
+        reason = f"{killed} of {killed + len(ends)} sessions were killed before the counters could be read again"
+        return Reconciliation(status="not available", reason=reason)
+    unavailable = [end.reconciliation for end in ends if end.reconciliation.status == "not available"]
+    return unavailable[0] if unavailable else ends[-1].reconciliation
+
+
+def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
+    outcome = acceptance.outcome(folder.records().records, plan.planned())
+    reason = guards.shortfall([outcome], plan.max_failures)
+    return (
+        RunNotWhole(f"{reason}; the report is written, go on with `spec-eval run --resume {folder.path}`")
+        if reason
+        else None
+    )
+
+
+@contextlib.contextmanager
+def _server(folder: RunFolder, plan: Plan) -> Iterator[_Server]:
+    """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts."""
+    if plan.target.recipe is None:
+        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
+        yield _Server(Endpoint.at(str(plan.target.base_url), key), None)
+        return
+    content = dict(plan.target.recipe)
+    model_option = content.pop("model_file", None)
+    recipe = Recipe.model_validate(content)
+    model = find_model(recipe.target, model_option)
+    slots = max(cell.concurrency for cell in plan.cells)
+    k = plan.target.k or recipe.drafter.k
+    with serve_embedded(recipe, model, k=k, slots=slots, log=folder.server_log) as child:
+        yield _Server(Endpoint.at(child.root), child.version)
+
+
+def _scrape(endpoint: Endpoint) -> str | None:
+    """The text of /metrics, or None where the server shows none."""
+    try:
+        reply = endpoint.get("/metrics")
+    except EnvironmentFault:
+        return None
+    return reply.text if reply.status == 200 else None
+
+
+@contextlib.contextmanager
+def _event_loop() -> Iterator[asyncio.Runner]:
+    """uvloop where it is installed: half the processor time a chunk."""
+    try:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        yield runner
+
+
+@contextlib.contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM acts as Ctrl-C, so that a scheduler's end of a job keeps what was measured."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    held = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, held)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

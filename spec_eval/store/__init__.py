@@ -1,0 +1,27 @@
+"""Run folders: the only code that touches results/.
+
+plan.json is written first, requests.jsonl grows by one flushed line a finished request, manifest.json comes last:
+a run is whole when its manifest exists. requests.jsonl is the truth, requests.parquet is derived from it.
+"""
+
+from spec_eval.store.folder import RunFolder, new_run_folder
+from spec_eval.store.lock import RunLock
+from spec_eval.store.manifest import Manifest, Reconciliation, SessionEnd
+from spec_eval.store.plan import Cell, Plan, PromptRef, Target
+from spec_eval.store.requests import Records, RequestLog, read_records
+
+__all__ = [
+    "Cell",
+    "Manifest",
+    "Plan",
+    "PromptRef",
+    "Reconciliation",
+    "Records",
+    "RequestLog",
+    "RunFolder",
+    "RunLock",
+    "SessionEnd",
+    "Target",
+    "new_run_folder",
+    "read_records",
+]

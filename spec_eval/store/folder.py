@@ -1,0 +1,167 @@
+"""One run folder: its files by name, written and read."""
+
+import json
+import os
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from spec_eval.errors import EnvironmentFault, UsageError
+from spec_eval.store.manifest import Manifest, SessionEnd
+from spec_eval.store.parquet import write_parquet
+from spec_eval.store.plan import Plan, Stored
+from spec_eval.store.requests import Records, RequestLog, read_records
+
+S = TypeVar("S", bound=Stored)
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """An existing run; UsageError where there is none."""
+        if not (path / "plan.json").is_file():
+            raise UsageError(
+                f"{path}: no run folder (no plan.json in it); give the folder that `spec-eval run` printed"
+            )
+        return cls(path)
+
+    @property
+    def server_log(self) -> Path:
+        """Output of a server that we started."""
+        return self.path / "server.log"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything planned was driven to its end."""
+        return (self.path / "manifest.json").is_file()
+
+    def write_plan(self, plan: Plan) -> None:
+        """Before anything else."""
+        self._write("plan.json", plan.model_dump(mode="json"))
+
+    def plan(self) -> Plan:
+        """As written."""
+        return self._read("plan.json", Plan)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """After everything else: parquet first, so that a whole run has it."""
+        write_parquet(self.records().records, self.path / "requests.parquet")
+        self._write("manifest.json", manifest.model_dump(mode="json"))
+
+    def manifest(self) -> Manifest | None:
+        """Null while the run is not whole."""
+        return self._read("manifest.json", Manifest) if self.is_whole else None
+
+    def log(self) -> RequestLog:
+        """For appending."""
+        return RequestLog(self.path / "requests.jsonl")
+
+    def records(self) -> Records:
+        """Every unit's record so far."""
+        return read_records(self.path / "requests.jsonl")
+
+    def write_scrape(self, session: int, moment: str, text: str) -> None:
+        """metrics-before.prom and metrics-after.prom; a later session of the same run carries its number."""
+        suffix = "" if session == 1 else f".{session}"
+        (self.path / f"metrics-{moment}{suffix}.prom").write_text(text, encoding="utf-8")
+
+    def write_report(self, text: str) -> None:
+        """report.md: a convenience, made anew by every run and resume."""
+        write_text(self.path / "report.md", text)
+
+    def discard_unused(self) -> None:
+        """Remove the folder of a run that never sent a request; one that holds anything measured stays."""
+        if not (self.path / "sessions.jsonl").exists() and not (self.path / "requests.jsonl").exists():
+            shutil.rmtree(self.path)
+
+    def start_session(self, started: str) -> int:
+        """Number of the session that begins now, from 1."""
+        number = 1 + sum(1 for line in self._session_lines() if line.get("event") == "start")
+        self._append_session({"event": "start", "session": number, "started": started})
+        return number
+
+    def end_session(self, end: SessionEnd) -> None:
+        """A session that is killed leaves its start only."""
+        self._append_session({"event": "end", **end.model_dump(mode="json")})
+
+    def session_ends(self) -> tuple[SessionEnd, ...]:
+        """Of the sessions that ended in an orderly way."""
+        ends = (line for line in self._session_lines() if line.pop("event", None) == "end")
+        return tuple(SessionEnd.model_validate(line) for line in ends)
+
+    def sessions_started(self) -> int:
+        """Including those that were killed."""
+        return sum(1 for line in self._session_lines() if line.get("event") == "start")
+
+    def _session_lines(self) -> list[dict[str, Any]]:
+        path = self.path / "sessions.jsonl"
+        return [json.loads(line) for line in path.read_bytes().splitlines() if line] if path.is_file() else []
+
+    def _append_session(self, line: dict[str, Any]) -> None:
+        with (self.path / "sessions.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        """Whole or not at all: a reader never sees half a file."""
+        partial = self.path / f"{name}.partial"
+        with partial.open("w", encoding="utf-8") as stream:
+            json.dump(content, stream, indent=2, ensure_ascii=False, allow_nan=False)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(self.path / name)
+
+    def _read(self, name: str, model: type[S]) -> S:
+        path = self.path / name
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: {error}; the file is damaged") from error
+        version = content.get("schema_version") if isinstance(content, dict) else None
+        if version != 1:
+            raise UsageError(
+                f"{path}: schema version {version!r}, this spec-eval reads 1; use the version that wrote it"
+            )
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise UsageError(f"{path}: {place}: {first['msg']}; the file is damaged") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file; UsageError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); give another file") from error
+
+
+def new_run_folder(results: Path, label: str, now: datetime | None = None) -> RunFolder:
+    """A fresh folder under `results`, named by time and label; EnvironmentFault where it cannot be written."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+    name = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', label).strip('-')}"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        for attempt in range(100):
+            path = results / (name if attempt == 0 else f"{name}.{attempt + 1}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return RunFolder(path)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{results}: cannot be written ({error.strerror}); give another folder with --out"
+        ) from error
+    raise EnvironmentFault(f"{results}: a hundred runs of this second; give another folder with --out")

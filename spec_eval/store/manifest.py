@@ -1,0 +1,61 @@
+"""The manifest, written last, and the ends of the sessions that a run took."""
+
+from typing import Any, Final, Literal
+
+from spec_eval.store.plan import Stored
+
+SCHEMA_VERSION: Final = 1
+
+
+class Reconciliation(Stored):
+    """Σ over requests against the server's own Prometheus counters.
+
+    status: exact; differs (with the likely cause); not available (with the reason).
+    server and requests: steps, drafted, accepted, positions; null where not known.
+    """
+
+    status: Literal["exact", "differs", "not available"]
+    reason: str | None
+    server: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
+
+    def sentence(self) -> str:
+        """For people."""
+        if self.status == "exact":
+            return "exact: steps, drafted, accepted and every position equal the server's counters"
+        return f"{self.status}: {self.reason}"
+
+
+class SessionEnd(Stored):
+    """One stretch of driving. requests: lines written in it. aborted: requests in flight when it ended."""
+
+    session: int
+    started: str
+    ended: str
+    reason: str
+    requests: int
+    aborted: int
+    reconciliation: Reconciliation
+    loop_lag_p99_ms: float | None = None
+
+
+class Manifest(Stored):
+    """manifest.json: what another person needs to repeat the run, beside plan.json.
+
+    settings: the keys that two runs must share to be comparable; null is "not known".
+    server: what the server said of itself. sessions: one entry where nothing interrupted the run.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str
+    settings_sha256: str
+    started: str
+    ended: str
+    settings: dict[str, Any]
+    server: dict[str, Any]
+    engine_version: str | None
+    packages: dict[str, str]
+    platform: dict[str, Any]
+    sessions: tuple[SessionEnd, ...]
+    reconciliation: Reconciliation
+    outcome: dict[str, Any]

@@ -1,0 +1,100 @@
+"""The plan: everything that is decided before the first request."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from spec_eval.suite import Sampling
+
+SCHEMA_VERSION: Final = 1
+
+
+class Stored(BaseModel):
+    """Base of what is written into a run folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PromptRef(Stored):
+    """Which prompts: where they came from, their hash (before any limit), and the chosen ones with their turns."""
+
+    source: str
+    revision: str | None
+    files: dict[str, str]
+    sha256: str
+    rows: int
+    units: tuple[tuple[str, str, int], ...]
+    notes: tuple[str, ...] = ()
+
+
+class Cell(Stored):
+    """One data set at one setting. units in `prompts` are (prompt_id, category, turns)."""
+
+    cell_id: str
+    dataset: str
+    title: str
+    sampling: Sampling
+    concurrency: int
+    repeats: int
+    prompts: PromptRef
+
+    def units(self) -> Iterator[tuple[str, str, int, int]]:
+        """(cell_id, prompt_id, turn, repeat) of every planned request."""
+        for repeat in range(self.repeats):
+            for prompt_id, _, turns in self.prompts.units:
+                for turn in range(turns):
+                    yield self.cell_id, prompt_id, turn, repeat
+
+
+class Target(Stored):
+    """What is measured. k: draft tokens a step, where the user or a recipe says so.
+
+    recipe: its whole content where one was used. base_url: null where spec-eval starts the server itself.
+    """
+
+    engine: str
+    model: str | None
+    drafter: str | None
+    k: int | None
+    base_url: str | None = None
+    recipe: dict[str, Any] | None = None
+    adaptive: bool | None = None
+    draft_sampling: str | None = None
+    tensor_parallelism: int | None = None
+
+
+class Plan(Stored):
+    """plan.json. origin: measured by us, or imported from another tool's files. synthetic: why, or null."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str
+    origin: Literal["measured", "imported"] = "measured"
+    synthetic: str | None = None
+    created: str
+    spec_eval_version: str
+    command: tuple[str, ...]
+    suite_name: str
+    suite_text: str
+    suite_sha256: str
+    overrides: dict[str, Any]
+    target: Target
+    cells: tuple[Cell, ...]
+    seed: int | None
+    max_failures: float
+    data_dir: str | None = None
+    api_key_env: str | None = None
+    trust_remote_code: bool = False
+
+    @property
+    def settings_sha256(self) -> str:
+        """Of all that must stay the same while a run is taken up again."""
+        chosen = self.model_dump(mode="json", include={"suite_sha256", "target", "cells", "seed", "synthetic"})
+        chosen["target"].pop("base_url")
+        return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
+
+    def planned(self) -> int:
+        """Requests, all cells together."""
+        return sum(c.repeats * sum(turns for _, _, turns in c.prompts.units) for c in self.cells)
