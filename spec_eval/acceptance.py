@@ -7,6 +7,7 @@ beside, under their own names, because published cards use both.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from spec_eval import stats
 from spec_eval.records import RequestRecord, SpecCounters, breach
@@ -73,6 +74,10 @@ class Figures:
     positions[i - 1]: Σ_{j >= i} h[j] / ΣS, for i = 1 … k; positions_request_mean: mean over requests with S > 0.
     conditional_positions[i - 1]: steps that accepted >= i / steps that drafted >= i.
     k: the largest of the requests' k, or null where there are none.
+    full_steps: as the others, over the steps that drafted exactly k; null where no step tells what it drafted.
+    delivered_per_step: Σ(C - 1) / ΣS, completion tokens after the first per verification step; not an AL.
+    undelivered: verified tokens past the end of an answer, at least: Σ max(0, 1 + S + A - C).
+    unexplained: tokens beyond 1 + S + A, from steps without drafts: Σ max(0, C - 1 - S - A).
     """
 
     conversations: int
@@ -88,6 +93,19 @@ class Figures:
     positions: tuple[float, ...] | None
     positions_request_mean: tuple[float, ...] | None
     conditional_positions: tuple[float | None, ...] | None
+    full_steps: "FullSteps | None"
+    delivered_per_step: float | None
+    undelivered: int | None
+    unexplained: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FullSteps:
+    """Steps that drafted exactly k: engines clip drafts near the token limit, which lowers AL over all steps."""
+
+    steps: int
+    acceptance_length: float
+    positions: tuple[float, ...]
 
 
 def outcome(records: Iterable[RequestRecord], planned: int) -> Outcome:
@@ -163,6 +181,8 @@ def figures(records: Iterable[RequestRecord]) -> Figures:
         positions=_positions(counters, k),
         positions_request_mean=_positions_request_mean(counters, k),
         conditional_positions=_conditional(counters, k),
+        full_steps=_full_steps(counters, k),
+        **_delivery(stepped),
     )
 
 
@@ -210,3 +230,33 @@ def _conditional(counters: Sequence[SpecCounters], k: int | None) -> tuple[float
         (sum(accepted[j] for j in range(i, k + 1)), sum(drafted[j] for j in range(i, k + 1))) for i in range(1, k + 1)
     ]
     return tuple(a / d if d else None for a, d in reached)
+
+
+def _full_steps(counters: Sequence[SpecCounters], k: int | None) -> FullSteps | None:
+    if k is None or any(c.per_step_accepted is None or c.per_step_drafted is None for c in counters):
+        return None
+    pairs = (pair for c in counters for pair in zip(c.per_step_accepted or (), c.per_step_drafted or (), strict=True))
+    accepted = [a for a, d in pairs if d == k]
+    if not accepted:
+        return None
+    n = len(accepted)
+    return FullSteps(n, 1 + sum(accepted) / n, tuple(sum(a >= i for a in accepted) / n for i in range(1, k + 1)))
+
+
+class _Delivery(TypedDict):
+    delivered_per_step: float | None
+    undelivered: int | None
+    unexplained: int | None
+
+
+def _delivery(pairs: Sequence[tuple[RequestRecord, SpecCounters]]) -> _Delivery:
+    """What became of verified tokens. C = 1 + S + A + Z - X: Z plain steps, X tokens past the end."""
+    if not pairs or any(record.completion_tokens is None for record, _ in pairs):
+        return {"delivered_per_step": None, "undelivered": None, "unexplained": None}
+    excess = [(record.completion_tokens or 0) - 1 - c.steps - c.accepted for record, c in pairs]
+    delivered = sum((record.completion_tokens or 0) - 1 for record, _ in pairs)
+    return {
+        "delivered_per_step": delivered / sum(c.steps for _, c in pairs),
+        "undelivered": sum(max(0, -n) for n in excess),
+        "unexplained": sum(max(0, n) for n in excess),
+    }

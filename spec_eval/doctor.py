@@ -7,6 +7,7 @@ from spec_eval.drivers.chat import ChatRequest, ChatResult, Timeouts, open_clien
 from spec_eval.engines import Engine
 from spec_eval.engines.base import Identity
 from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.scrape import parse
 from spec_eval.errors import EnvironmentFault
 from spec_eval.records import breach
 from spec_eval.suite import Sampling
@@ -23,14 +24,14 @@ class Probe:
     model: str
 
 
-def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None) -> Probe:
+def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None, cold_cache: bool = True) -> Probe:
     """The essential checks, with one real request; EnvironmentFault names what to mend.
 
     Cheap on purpose: a run without counters should end here, not after the data set was sent.
     """
     identity = engine.identify(endpoint)
     name = _model_name(identity, model, endpoint)
-    result = asyncio.run(_ask(endpoint, engine, name, k))
+    result = asyncio.run(_ask(endpoint, engine, name, k, cold_cache))
     if result.failure:
         raise EnvironmentFault(
             f"{endpoint.base_url}: the first request failed: {result.failure}; mend the server first"
@@ -38,14 +39,30 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
     reading = result.reading
     if reading is None or reading.counters is None:
         reason = reading.reason if reading else "no answer"
-        raise EnvironmentFault(f"{endpoint.base_url}: no counters in its answers ({reason}); {engine.remedy}")
+        hint = _where_it_fails(endpoint, engine)
+        raise EnvironmentFault(f"{endpoint.base_url}: no counters in its answers ({reason}){hint}; {engine.remedy}")
     if identity.speculative is False:
         raise EnvironmentFault(f"{endpoint.base_url}: the server does not draft; {engine.remedy}")
     if broken := breach(reading.counters, result.completion_tokens):
         raise EnvironmentFault(
             f"{endpoint.base_url}: its counters contradict themselves ({broken}); check --engine and --k"
         )
+    told = reading.counters.k
+    if k is not None and engine.tells_k and told != k:
+        raise EnvironmentFault(f"{endpoint.base_url}: drafts {told} tokens a step, not {k}; mend --k, or drop it")
     return Probe(identity, name)
+
+
+def _where_it_fails(endpoint: Endpoint, engine: Engine) -> str:
+    """Whether the server drafts and only keeps its counters back, or does not draft at all."""
+    text = endpoint.metrics()
+    if text is None or engine.metrics_prefix not in text:
+        return ""
+    try:
+        drafts = parse(text, engine.metrics_prefix) is not None
+    except (ValueError, KeyError):
+        return ""
+    return ", though it does draft" if drafts else ", and it shows no sign of drafting"
 
 
 def _model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> str:
@@ -59,8 +76,8 @@ def _model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> s
     return wanted
 
 
-async def _ask(endpoint: Endpoint, engine: Engine, model: str, k: int | None) -> ChatResult:
+async def _ask(endpoint: Endpoint, engine: Engine, model: str, k: int | None, cold_cache: bool) -> ChatResult:
     timeouts = Timeouts(connect=10.0, first_token=300.0)
-    async with open_client(endpoint, engine, k=k, concurrency=1, timeouts=timeouts) as client:
+    async with open_client(endpoint, engine, k=k, concurrency=1, timeouts=timeouts, cold_cache=cold_cache) as client:
         messages = ({"role": "user", "content": _PROMPT},)
         return await client.ask(ChatRequest(model, messages, sampling_body(_SAMPLING, seed=0)))

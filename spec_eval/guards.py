@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spec_eval import engines
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.stats import FEWEST_FOR_EXACT, FEWEST_FOR_INTERVAL
 from spec_eval.store import Manifest, Plan, Records
@@ -12,6 +13,7 @@ LEAST_COVERAGE = 0.95
 MANY_BY_LENGTH = 0.2
 MANY_ZERO_STEPS = 0.2
 SLOW_LOOP_MS = 50.0
+_SKIPPING_DRAFTERS = ("ngram", "suffix")
 
 
 class Code(StrEnum):
@@ -31,6 +33,10 @@ class Code(StrEnum):
     DATA_NOTE = "data_note"
     SYNTHETIC = "synthetic"
     SLOW_CLIENT = "slow_client"
+    ADAPTIVE = "adaptive"
+    WARM_CACHE = "warm_prefix_cache"
+    PHANTOM = "phantom_steps"
+    UNEXPLAINED = "unexplained_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +55,14 @@ def run_warnings(
     found = [
         *_whole(manifest, records, outcome),
         *_answers(outcome, figures),
-        *_counters(manifest, outcome, records),
+        *_counters(plan, manifest, outcome, records),
     ]
     for cell in plan.cells:
         found += [
             Warning(Code.DATA_NOTE, f"{cell.dataset}: {note}", "mend the data set") for note in cell.prompts.notes
         ]
+    found += _server(plan, manifest, records)
+    found += _unexplained(plan, figures)
     if plan.synthetic:
         found.append(Warning(Code.SYNTHETIC, f"synthetic: {plan.synthetic}", "never publish these figures as measured"))
     return found
@@ -72,6 +80,42 @@ def _whole(manifest: Manifest | None, records: Records, outcome: Outcome) -> lis
         message = f"{len(records.doubles)} requests were measured twice ({names}); the first success counts"
         found.append(Warning(Code.DOUBLES, message, "do not join run folders by hand"))
     return found
+
+
+def _server(plan: Plan, manifest: Manifest | None, records: Records) -> list[Warning]:
+    found = []
+    if is_adaptive(plan, manifest):
+        message = "adaptive verification: acceptance depends on load, and drafted counts are nominal"
+        found.append(Warning(Code.ADAPTIVE, message, "compare only with runs of the same kind"))
+    if not plan.cold_cache:
+        message = "answers may have come from a warm prefix cache"
+        found.append(Warning(Code.WARM_CACHE, message, "run without --no-cache-salt"))
+    # A hit that leaves one prompt token is padded with k placeholder drafts (vLLM), none of them accepted.
+    phantoms = sum(
+        r.prompt_tokens is not None and r.cached_tokens is not None and r.prompt_tokens - r.cached_tokens == 1
+        for r in records.records
+        if r.status == "ok" and plan.target.engine == "vllm"
+    )
+    if phantoms:
+        message = f"{phantoms} answers began with a phantom step: the cache left one token of their prompt"
+        found.append(Warning(Code.PHANTOM, message, "run without --no-cache-salt, or with prefix caching off"))
+    return found
+
+
+def _unexplained(plan: Plan, figures: Figures) -> list[Warning]:
+    """Tokens that no verification step accounts for: plain steps of a drafter that skips some, or lost counters."""
+    skips = any(word in (plan.target.drafter or "") for word in _SKIPPING_DRAFTERS)
+    if skips or not figures.unexplained:
+        return []
+    message = f"{figures.unexplained} tokens came from no verification step: from steps without drafts, or uncounted"
+    return [Warning(Code.UNEXPLAINED, message, "expected of n-gram and suffix drafters; else look into the server")]
+
+
+def is_adaptive(plan: Plan, manifest: Manifest | None) -> bool:
+    """As the run's settings say, which know the server's word too; before they exist, as the plan says."""
+    if manifest is None:
+        return bool(plan.target.adaptive)
+    return any(settings.get("adaptive") for settings in manifest.settings.values())
 
 
 def _answers(outcome: Outcome, figures: Figures) -> list[Warning]:
@@ -101,12 +145,12 @@ def _answers(outcome: Outcome, figures: Figures) -> list[Warning]:
     return found
 
 
-def _counters(manifest: Manifest | None, outcome: Outcome, records: Records) -> list[Warning]:
+def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: Records) -> list[Warning]:
     found = []
     if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE:
         reasons = ", ".join(f"{n} {reason}" for reason, n in (outcome.no_counters_by | outcome.invalid_by).items())
         message = f"only {outcome.measured} of {outcome.ok} answers have usable counters ({reasons})"
-        found.append(Warning(Code.LOW_COVERAGE, message, "switch the server's per-request counters on"))
+        found.append(Warning(Code.LOW_COVERAGE, message, engines.find(plan.target.engine).remedy))
     if outcome.invalid:
         reasons = ", ".join(f"{n} {reason}" for reason, n in outcome.invalid_by.items())
         found.append(
@@ -134,5 +178,6 @@ def shortfall(outcomes: Sequence[Outcome], max_failures: float) -> str | None:
     if sent and failed / sent > max_failures:
         return f"{failed} of {sent} requests failed, more than --max-failures {max_failures:.0%} allows"
     if ok and measured / ok < LEAST_COVERAGE:
-        return f"coverage {measured / ok:.1%} is below {LEAST_COVERAGE:.0%}: {measured} of {ok} answers have usable counters"
+        counted = f"{measured} of {ok} answers have usable counters"
+        return f"coverage {measured / ok:.1%} is below {LEAST_COVERAGE:.0%}: {counted}"
     return None

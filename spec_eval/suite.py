@@ -70,10 +70,13 @@ class PromptSpec(Frozen):
 
 
 class Sampling(Frozen):
-    """What is sent with every request; null is not sent, and recorded as the server's default."""
+    """What is sent with every request; null is not sent, and recorded as the server's default.
 
-    temperature: float = Field(ge=0)
-    max_tokens: int = Field(gt=0)
+    A suite must name temperature and max_tokens; only what is imported may not know them.
+    """
+
+    temperature: float | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, gt=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = None
     min_p: float | None = Field(default=None, ge=0, le=1)
@@ -101,6 +104,12 @@ class Suite(Frozen):
     sampling: Sampling
     load: Load = Load()
 
+    @model_validator(mode="after")
+    def _sampling_is_stated(self) -> "Suite":
+        if missing := [name for name in ("temperature", "max_tokens") if getattr(self.sampling, name) is None]:
+            raise ValueError(f"sampling needs {' and '.join(missing)}")
+        return self
+
 
 class SuiteFile(Frozen):
     """A suite with the text it was read from: the text and its hash go into the plan."""
@@ -108,6 +117,11 @@ class SuiteFile(Frozen):
     suite: Suite
     path: Path
     text: str
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it comes with spec-eval."""
+        return self.path.parent == shipped.folder("suites")
 
     @property
     def sha256(self) -> str:
@@ -124,6 +138,12 @@ def find(name: str) -> SuiteFile:
         hint = _nearest(name, known)
         raise UsageError(f"no suite {name!r}{hint}; shipped: {', '.join(known)}; or give the path of a .toml file")
     return read(path)
+
+
+def restored(text: str, name: str, path: str | None) -> SuiteFile:
+    """A suite as a plan holds it: its text, and where files named in it lie (null: among the shipped ones)."""
+    where = Path(path) if path else shipped.folder("suites") / f"{name}.toml"
+    return SuiteFile(suite=parse_toml(Suite, text, where), path=where, text=text)
 
 
 def read(path: Path) -> SuiteFile:

@@ -20,8 +20,8 @@ class Row:
     dataset: str
     title: str
     label: str | None
-    temperature: float
-    concurrency: int
+    temperature: float | None
+    concurrency: int | None
     outcome: Outcome
     figures: Figures
 

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from spec_eval.cli import lists, report, run
+from spec_eval.cli import imports, lists, report, run
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 run.register(app)
 report.register(app)
+imports.register(app)
 lists.register(app)
 
 

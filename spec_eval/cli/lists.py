@@ -11,6 +11,7 @@ class Thing(StrEnum):
 
     SUITES = "suites"
     ENGINES = "engines"
+    PROFILES = "profiles"
 
 
 class Format(StrEnum):
@@ -32,7 +33,7 @@ def show(
     """What is shipped."""
     import json
 
-    rows = _suites() if thing is Thing.SUITES else _engines()
+    rows = {Thing.SUITES: _suites, Thing.ENGINES: _engines, Thing.PROFILES: _profiles}[thing]()
     if form is Format.JSON:
         print(json.dumps(rows, indent=2))
         return
@@ -63,3 +64,18 @@ def _engines() -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [{"name": e.name, "counters": e.remedy} for e in ENGINES.values()]
     rows.append({"name": "embedded", "counters": "llama.cpp started by spec-eval itself; records say llamacpp"})
     return rows
+
+
+def _profiles() -> list[dict[str, object]]:
+    from spec_eval.profiles import published
+
+    return [
+        {
+            "name": profile.name,
+            "acceptance_length": profile.acceptance_length,
+            "k": profile.k,
+            "temperature": profile.temperature,
+            "source": profile.source,
+        }
+        for profile in published().values()
+    ]

@@ -2,11 +2,14 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spec_eval.errors import NoVerdict, RunNotWhole
+
+if TYPE_CHECKING:
+    from spec_eval.tables import RunReport
 
 
 class Format(StrEnum):
@@ -45,22 +48,29 @@ def report(
 
     reports = [tables.build(RunFolder.open(path), by.value) for path in runs]
     if form is None and output is None and _on_terminal():
-        from rich.console import Console
-
         from spec_eval.render import console
 
-        console.show(reports, Console())
+        console.show(reports, console.make())
     else:
         _put(_rendered(form or Format.MD, reports), output)
-    if not partial and (unfinished := [str(path) for path, r in zip(runs, reports, strict=True) if not r.whole]):
-        raise RunNotWhole(
-            f"{', '.join(unfinished)}: not whole; finish with `run --resume`, or accept it with --partial"
-        )
-    if not any(r.overall.figures.steps for r in reports):
+    _judge(runs, reports, partial)
+
+
+def _judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
+    """Raise what keeps the figures from being the whole truth; they are printed already."""
+    from spec_eval import guards
+
+    for path, one in zip(paths, reports, strict=True):
+        if not one.whole and not partial:
+            raise RunNotWhole(f"{path}: not whole; finish with `run --resume`, or accept it with --partial")
+        short = guards.shortfall([one.overall.outcome], one.plan.max_failures)
+        if short and not partial:
+            raise RunNotWhole(f"{path}: {short}; accept it with --partial")
+    if not any(one.overall.figures.steps for one in reports):
         raise NoVerdict("no verification step was measured, so there is no figure; see the requests table for why")
 
 
-def _rendered(form: Format, reports: list) -> str:  # type: ignore[type-arg] # RunReport, imported lazily
+def _rendered(form: Format, reports: list["RunReport"]) -> str:
     if form is Format.JSON:
         from spec_eval.render import json
 

@@ -11,6 +11,7 @@ from spec_eval.errors import UsageError
 if TYPE_CHECKING:
     from spec_eval.run import Finished
     from spec_eval.store import RunFolder
+    from spec_eval.tables import RunReport
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +28,16 @@ def run(
     model: Annotated[str | None, typer.Option(help="served model name; a .gguf file for the embedded engine")] = None,
     drafter: Annotated[str | None, typer.Option(help="the drafter's name, for the report")] = None,
     k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the server does not tell")] = None,
+    known_answer: Annotated[
+        str | None, typer.Option(help="make the embedded engine accept as CARD:TABLE:ROW or a .toml file says")
+    ] = None,
+    adaptive: Annotated[
+        bool | None,
+        typer.Option("--adaptive/--no-adaptive", help="the server verifies only some drafts; where it does not say so"),
+    ] = None,
+    no_cache_salt: Annotated[
+        bool, typer.Option("--no-cache-salt", help="let answers use a warm prefix cache: adds phantom steps")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="at most this many conversations, the same everywhere")
     ] = None,
@@ -63,6 +74,9 @@ def run(
         model=model,
         drafter=drafter,
         k=k,
+        known_answer=known_answer,
+        adaptive=adaptive,
+        cold_cache=not no_cache_salt,
         limit=limit,
         repeats=repeats,
         concurrency=_levels(concurrency),
@@ -92,16 +106,15 @@ def _finish(finished: "Finished") -> None:
         raise finished.shortfall
 
 
-def write_report(folder: "RunFolder") -> None:
+def write_report(folder: "RunFolder") -> "RunReport":
     """Show the table on standard error and leave it as report.md beside the records."""
-    from rich.console import Console
-
     from spec_eval import tables
     from spec_eval.render import console, markdown
 
     report = tables.build(folder)
     folder.write_report(markdown.render([report]))
-    console.show([report], Console(stderr=True))
+    console.show([report], console.make(stderr=True))
+    return report
 
 
 def _refuse_settings_with_resume() -> None:

@@ -49,18 +49,29 @@ class Answer:
         """Take an answer that was not streamed; no first-token time is known then."""
         if not body.strip():
             raise AnswerError("empty body")
+        self.whole_object(_parse(body))
+
+    def whole_object(self, event: object) -> None:
+        """Take a parsed response body."""
         self.received = True
-        event = _parse(body)
+        if not isinstance(event, dict):
+            raise AnswerError("no response body" if event is None else f"not a JSON object: {head(str(event))}")
         self._check(event)
         if not isinstance(event.get("choices"), list) or not event["choices"]:
-            raise AnswerError(f"no choices in the answer: {head(body.decode(errors='replace'))}")
+            raise AnswerError(f"no choices in the answer: {head(str(event))}")
         for choice in event["choices"]:
-            message = choice.get("message") if isinstance(choice, dict) else None
-            self._delta(message if isinstance(message, dict) else {})
-            self.finish_reason = self.finish_reason or choice.get("finish_reason")
+            self._choice(choice)
         self._usage(event.get("usage"))
         self.reader.event(event)
         self.done = True
+
+    def _choice(self, choice: object) -> None:
+        """Of a chat answer, with a message, or of a completion, with a text."""
+        if not isinstance(choice, dict):
+            raise AnswerError("a choice that is no JSON object")
+        message = choice.get("message")
+        self._delta(message if isinstance(message, dict) else {"content": choice.get("text")})
+        self.finish_reason = self.finish_reason or choice.get("finish_reason")
 
     def _event(self, event: dict[str, Any], now_ns: int) -> None:
         choices = event.get("choices")

@@ -96,6 +96,8 @@ class ChatClient:
     client: AsyncOpenAI
     k: int | None
     timeouts: Timeouts
+    nominal_drafts: bool = False
+    cold_cache: bool = True
     aborted: int = 0
     _pulses: set[_Pulse] = field(default_factory=set)
     _clock_offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
@@ -105,7 +107,7 @@ class ChatClient:
         start_ns = self._now_ns()
         for attempt in range(1, ATTEMPTS + 1):
             start_ns = self._now_ns()
-            answer = Answer(self.engine.reader(self.k))
+            answer = Answer(self.engine.reader(self.k, nominal_drafts=self.nominal_drafts))
             failure, wait_s, connected = await self._try(request, answer, attempt)
             if failure is None or wait_s is None or attempt == ATTEMPTS:
                 return self._result(answer, failure, attempt, start_ns, connected)
@@ -137,7 +139,7 @@ class ChatClient:
             "stream": True,
             "stream_options": {"include_usage": True},
             **request.body,
-            **self.engine.extra_body(),
+            **self.engine.extra_body(cold_cache=self.cold_cache),
         }
         task = asyncio.current_task()
         assert task is not None
@@ -223,7 +225,14 @@ class _Silent(Exception):
 
 @asynccontextmanager
 async def open_client(
-    endpoint: Endpoint, engine: Engine, *, k: int | None, concurrency: int, timeouts: Timeouts | None = None
+    endpoint: Endpoint,
+    engine: Engine,
+    *,
+    k: int | None,
+    concurrency: int,
+    timeouts: Timeouts | None = None,
+    nominal_drafts: bool = False,
+    cold_cache: bool = True,
 ) -> AsyncIterator[ChatClient]:
     """A client with as many connections as there may be requests, so that none waits for a free one unseen."""
     timeouts = timeouts or Timeouts()
@@ -240,7 +249,7 @@ async def open_client(
         timeout=timeout,
         http_client=http_client,
     ) as client:
-        chat = ChatClient(engine, client, k, timeouts)
+        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache)
         watchdog = asyncio.create_task(chat.watch())
         try:
             yield chat

@@ -2,9 +2,10 @@
 
 from spec_eval.engines.base import CounterReader, Engine, Reading
 from spec_eval.engines.llamacpp import LlamaCpp
+from spec_eval.engines.vllm import Vllm
 from spec_eval.errors import UsageError
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(),)}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(), Vllm())}
 
 
 def find(name: str) -> Engine:

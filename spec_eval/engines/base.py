@@ -31,6 +31,7 @@ class Identity:
     """What a server says of itself; null where it does not.
 
     speculative: whether it drafts at all. k: draft tokens a step as the server reports them.
+    adaptive: whether it verifies only some of the drafts. prefix_caching: whether its prefix cache is on.
     chat_template_sha256: of the template text. details: whatever else is worth keeping, as sent.
     """
 
@@ -39,6 +40,10 @@ class Identity:
     context: int | None = None
     speculative: bool | None = None
     k: int | None = None
+    adaptive: bool | None = None
+    draft_sampling: str | None = None
+    prefix_caching: bool | None = None
+    tensor_parallelism: int | None = None
     chat_template_sha256: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -49,6 +54,10 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """As declared by the user and written into every record."""
+
+    @property
+    def tells_k(self) -> bool:
+        """Whether its answers name k; else the longest draft seen stands for an unknown k."""
 
     @property
     def metrics_prefix(self) -> str:
@@ -62,15 +71,15 @@ class Engine(Protocol):
     def metrics_remedy(self) -> str:
         """How to make the server show its Prometheus counters."""
 
-    @property
-    def prefix_caching(self) -> bool | None:
-        """Whether answers may come from a warm prefix cache, as `extra_body` leaves it."""
+    def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
+        """Fields of one request's body: they switch the counters on and, with `cold_cache`, old prefixes off."""
 
-    def extra_body(self) -> dict[str, Any]:
-        """Fields of the request body that switch the counters on."""
+    def reader(self, k: int | None, *, nominal_drafts: bool = False) -> CounterReader:
+        """A reader for one answer.
 
-    def reader(self, k: int | None) -> CounterReader:
-        """A reader for one answer; k is the draft tokens a step where the user or the recipe says so."""
+        k: draft tokens a step where the user or the recipe says so. nominal_drafts: the server verifies fewer
+        drafts than it counts (adaptive verification), so `drafted` is not to be kept.
+        """
 
     def identify(self, endpoint: Endpoint) -> Identity:
         """Ask the server; EnvironmentFault where it is not there or is not this engine."""

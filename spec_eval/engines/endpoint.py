@@ -78,6 +78,22 @@ class Endpoint:
                 f"{self.root}{path}: not JSON but {head(reply.text)!r}; is this the server's port?"
             ) from error
 
+    def get_json_or_none(self, path: str) -> Any:
+        """The parsed body, or None where the server does not offer this."""
+        reply = self.get(path)
+        try:
+            return json.loads(reply.text) if reply.status == 200 else None
+        except json.JSONDecodeError:
+            return None
+
+    def metrics(self) -> str | None:
+        """The text of /metrics, or None where the server shows none."""
+        try:
+            reply = self.get("/metrics")
+        except EnvironmentFault:
+            return None
+        return reply.text if reply.status == 200 else None
+
     def models(self) -> list[dict[str, Any]]:
         """The entries of /v1/models."""
         body = self.get_json("/v1/models")

@@ -21,18 +21,18 @@ class LlamaCpp:
     """The adapter."""
 
     name: str = "llamacpp"
+    tells_k: bool = False
     metrics_prefix: str = "llamacpp:"
     remedy: str = (
         "llama.cpp hands its counters over in streamed timings; use a build from b10434 on, started with a drafter"
     )
     metrics_remedy: str = "start llama-server with --metrics"
-    prefix_caching: bool | None = False
 
-    def extra_body(self) -> dict[str, Any]:
+    def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """Timings on every chunk; no reuse of a slot's old prompt, which changes batch shapes and so near-ties."""
-        return {"timings_per_token": True, "cache_prompt": False}
+        return {"timings_per_token": True, **({"cache_prompt": False} if cold_cache else {})}
 
-    def reader(self, k: int | None) -> "TimingsReader":
+    def reader(self, k: int | None, *, nominal_drafts: bool = False) -> "TimingsReader":  # noqa: ARG002 # always exact
         """Without k, the longest draft seen in the answer stands for it."""
         return TimingsReader(k)
 
@@ -40,8 +40,8 @@ class LlamaCpp:
         """From /v1/models, /props and /slots."""
         entries = endpoint.models()
         meta = entries[0].get("meta") if entries else None
-        props = _json_or_none(endpoint, "/props")
-        slots = _json_or_none(endpoint, "/slots")
+        props = endpoint.get_json_or_none("/props")
+        slots = endpoint.get_json_or_none("/slots")
         template = props.get("chat_template") if isinstance(props, dict) else None
         flags = [s.get("speculative") for s in slots if isinstance(s, dict)] if isinstance(slots, list) else []
         return Identity(
@@ -55,13 +55,6 @@ class LlamaCpp:
                 "model_ftype": props.get("model_ftype") if isinstance(props, dict) else None,
             },
         )
-
-
-def _json_or_none(endpoint: Endpoint, path: str) -> Any:
-    reply = endpoint.get(path)
-    if reply.status != 200:
-        return None
-    return endpoint.get_json(path)
 
 
 class TimingsReader:

@@ -13,6 +13,12 @@ from spec_eval.tables import RunReport
 WIDTH = 160
 
 
+def make(*, stderr: bool = False) -> Console:
+    """A terminal as wide as it is, and plenty of room where the output goes elsewhere."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=WIDTH)
+
+
 def show(reports: Sequence[RunReport], console: Console) -> None:
     """The same figures as in Markdown; where nobody looks at a terminal, tables keep their full width."""
     for report in reports:
@@ -20,7 +26,7 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
         for name, text in words.header(report):
             console.print(Text.assemble((f"{name}: ", "dim"), text), soft_wrap=True)
         for grid in (figures_grid, positions_grid, outcome_grid):
-            console.print(_table(*grid(report)), width=None if console.is_terminal else WIDTH)
+            console.print(_table(*grid(report)))
         for definition in words.DEFINITIONS:
             console.print(Text(definition, style="dim"), soft_wrap=True)
         for warning in report.warnings:

@@ -51,7 +51,7 @@ def _run(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _only(values: Sequence[float]) -> float | None:
+def _only(values: Sequence[float | None]) -> float | None:
     """The value that all cells share, or null."""
     return values[0] if len(set(values)) == 1 else None
 
@@ -78,6 +78,10 @@ def _row(row: Row) -> dict[str, Any]:
         "positions": figures.positions,
         "positions_request_mean": figures.positions_request_mean,
         "conditional_positions": figures.conditional_positions,
+        "full_draft_steps": asdict(figures.full_steps) if figures.full_steps else None,
+        "delivered_tokens_per_verification_step": figures.delivered_per_step,
+        "undelivered_tokens": figures.undelivered,
+        "unexplained_tokens": figures.unexplained,
     }
 
 

@@ -1,5 +1,6 @@
 """The words and numbers that every format shares: what a run was, what a figure means, how it is printed."""
 
+from spec_eval import guards
 from spec_eval.stats import Estimate
 from spec_eval.store import Cell
 from spec_eval.tables import Row, RunReport
@@ -38,8 +39,14 @@ def value(estimate: Estimate | None) -> float | None:
 def heading(report: RunReport) -> str:
     """Title of a run's report; a synthetic or unfinished run says so here, where nobody can miss it."""
     plan = report.plan
-    marks = [mark for mark, there in (("synthetic", plan.synthetic), ("incomplete", not report.whole)) if there]
-    return f"{plan.suite_name}: {plan.target.drafter or 'drafter not named'}{''.join(f' ({m})' for m in marks)}"
+    marks = {
+        "synthetic": plan.synthetic,
+        "imported": plan.origin == "imported",
+        "adaptive": guards.is_adaptive(plan, report.manifest),
+        "incomplete": not report.whole,
+    }
+    shown = "".join(f" ({mark})" for mark, there in marks.items() if there)
+    return f"{plan.suite_name}: {plan.target.drafter or 'drafter not named'}{shown}"
 
 
 def header(report: RunReport) -> list[tuple[str, str]]:
@@ -54,13 +61,31 @@ def header(report: RunReport) -> list[tuple[str, str]]:
         ("k", _k(report)),
         ("sampling", _sampling(report)),
         ("thinking", _thinking(report)),
-        ("concurrency", ", ".join(dict.fromkeys(str(cell.concurrency) for cell in plan.cells))),
+        ("concurrency", ", ".join(dict.fromkeys(str(cell.concurrency or "not known") for cell in plan.cells))),
         ("prompts", "; ".join(dict.fromkeys(_prompts(cell) for cell in plan.cells))),
         ("overrides", ", ".join(f"{name} = {value}" for name, value in plan.overrides.items()) or "none"),
         ("coverage", f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"),
         ("reconciliation", report.reconciliation.sentence()),
+        *_beside(report),
         *([("synthetic", plan.synthetic)] if plan.synthetic else []),
     ]
+
+
+def _beside(report: RunReport) -> list[tuple[str, str]]:
+    """Figures that explain AL and are none, each under its own name."""
+    figures = report.overall.figures
+    lines = []
+    if figures.delivered_per_step is not None:
+        text = f"{figures.delivered_per_step:.4f} completion tokens after the first / verification steps (not AL)"
+        if figures.undelivered:
+            text += f"; {figures.undelivered} verified tokens lay past the end of an answer, AL counts them"
+        lines.append(("delivered", text))
+    full = figures.full_steps
+    if full is not None and (report.plan.synthetic or full.steps != figures.steps):
+        shares = ", ".join(percent(share) for share in full.positions)
+        text = f"{full.steps} of {figures.steps} steps drafted exactly k: AL {full.acceptance_length:.4f}"
+        lines.append(("full steps", f"{text}, positions {shares}"))
+    return lines
 
 
 def row_name(row: Row) -> str:
@@ -80,6 +105,8 @@ def _k(report: RunReport) -> str:
 
 
 def _sampling(report: RunReport) -> str:
+    if report.plan.origin == "imported":
+        return "not known: imported"
     texts = []
     for cell in report.plan.cells:
         fields = cell.sampling.model_dump(exclude={"thinking"}, exclude_none=True)
@@ -89,6 +116,8 @@ def _sampling(report: RunReport) -> str:
 
 
 def _thinking(report: RunReport) -> str:
+    if report.plan.origin == "imported":
+        return "asked: not known"
     asked = {cell.sampling.thinking for cell in report.plan.cells}
     asked_words = {None: "server default", True: "on", False: "off"}
     text = f"asked: {', '.join(asked_words[a] for a in sorted(asked, key=str))}"
@@ -103,4 +132,5 @@ def _prompts(cell: Cell) -> str:
     reference = cell.prompts
     revision = f" @{reference.revision[:12]}" if reference.revision else ""
     chosen = f"{len(reference.units)} of {reference.rows} conversations"
-    return f"{reference.source}{revision}, {chosen}, sha256 {reference.sha256[:12]}"
+    digest = f", sha256 {reference.sha256[:12]}" if reference.sha256 else ""
+    return f"{reference.source}{revision}, {chosen}{digest}"

@@ -17,7 +17,7 @@ from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.errors import EnvironmentFault, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.errors import RunNotWhole, SpecEvalError, UsageError
 from spec_eval.recipe import Recipe
 from spec_eval.reconcile import reconcile
 from spec_eval.records import RequestRecord
@@ -85,7 +85,7 @@ def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Fi
         if plan.target.base_url is None:
             raise UsageError(f"{path}: spec-eval starts this run's server itself; drop --base-url")
         plan = plan.model_copy(update={"target": plan.target.model_copy(update={"base_url": base_url})})
-    prepared = planning.reload(plan, path / "plan.json")
+    prepared = planning.reload(plan)
     with RunLock(folder.path):
         if folder.is_whole and not _missing(folder, plan):
             progress.note(f"{path}: whole already, nothing to do")
@@ -114,9 +114,11 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
     with _server(folder, plan) as server:
-        found = probe(server.endpoint, engine, model=plan.target.model, k=plan.target.k)
+        found = probe(server.endpoint, engine, model=plan.target.model, k=plan.target.k, cold_cache=plan.cold_cache)
+        if not plan.cold_cache:
+            progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
         session = _Session(folder.start_session(_now()), _now())
-        session.before = _scrape(server.endpoint)
+        session.before = server.endpoint.metrics()
         if session.before is not None:
             folder.write_scrape(session.number, "before", session.before)
         error: SpecEvalError | None = None
@@ -134,7 +136,7 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         end = _end_session(folder, engine, server, session)
     if error is not None:
         return Finished(folder, error)
-    _write_manifest(folder, plan, engine, server, found, end)
+    _write_manifest(folder, plan, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
 
 
@@ -164,14 +166,19 @@ async def _all_cells(
                         dataset=cell.dataset,
                         model=found.model,
                         sampling=cell.sampling,
-                        concurrency=cell.concurrency,
+                        concurrency=cell.slots,
                         repeats=cell.repeats,
                         seed=plan.seed,
                         conversations=prepared.prompts[cell.cell_id].__iter__,
                         done=done,
                     )
                     async with open_client(
-                        server.endpoint, engine, k=plan.target.k, concurrency=cell.concurrency
+                        server.endpoint,
+                        engine,
+                        k=plan.target.k,
+                        concurrency=cell.slots,
+                        nominal_drafts=bool(provenance.adaptive(plan, found.identity)),
+                        cold_cache=plan.cold_cache,
                     ) as client:
                         try:
                             await drive(job, client, keep)
@@ -185,7 +192,7 @@ def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _S
     """Counters after, reconciled; a server may publish its last step a moment after the last answer."""
     deadline = time.monotonic() + (_SETTLE_S if session.reason == "finished" else 0.0)
     while True:
-        session.after = _scrape(server.endpoint)
+        session.after = server.endpoint.metrics()
         result = reconcile(
             session.before,
             session.after,
@@ -213,9 +220,7 @@ def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _S
     return end
 
 
-def _write_manifest(
-    folder: RunFolder, plan: Plan, engine: Engine, server: _Server, found: Probe, end: SessionEnd
-) -> None:
+def _write_manifest(folder: RunFolder, plan: Plan, server: _Server, found: Probe, end: SessionEnd) -> None:
     records = folder.records().records
     outcome = acceptance.outcome(records, plan.planned())
     ends = folder.session_ends()
@@ -225,7 +230,7 @@ def _write_manifest(
             settings_sha256=plan.settings_sha256,
             started=ends[0].started,
             ended=end.ended,
-            settings=provenance.comparable_settings(plan, engine, found.identity, records),
+            settings=provenance.comparable_settings(plan, found.identity, records),
             server={
                 "root": server.endpoint.root,
                 "model": found.model,
@@ -240,13 +245,7 @@ def _write_manifest(
             platform=provenance.machine(),
             sessions=ends,
             reconciliation=_over_sessions(folder, ends),
-            outcome={
-                "planned": outcome.planned,
-                "sent": outcome.sent,
-                "ok": outcome.ok,
-                "failed": outcome.failed,
-                "measured": outcome.measured,
-            },
+            outcome=provenance.outcome_table(outcome),
         )
     )
 
@@ -285,19 +284,12 @@ def _server(folder: RunFolder, plan: Plan) -> Iterator[_Server]:
     model_option = content.pop("model_file", None)
     recipe = Recipe.model_validate(content)
     model = find_model(recipe.target, model_option)
-    slots = max(cell.concurrency for cell in plan.cells)
+    slots = max(cell.slots for cell in plan.cells)
     k = plan.target.k or recipe.drafter.k
-    with serve_embedded(recipe, model, k=k, slots=slots, log=folder.server_log) as child:
+    with serve_embedded(
+        recipe, model, k=k, slots=slots, log=folder.server_log, synthetic_rates=plan.target.synthetic_rates
+    ) as child:
         yield _Server(Endpoint.at(child.root), child.version)
-
-
-def _scrape(endpoint: Endpoint) -> str | None:
-    """The text of /metrics, or None where the server shows none."""
-    try:
-        reply = endpoint.get("/metrics")
-    except EnvironmentFault:
-        return None
-    return reply.text if reply.status == 200 else None
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spec_eval import __version__, engines, prompts, recipe, suite
+from spec_eval import __version__, engines, profiles, prompts, recipe, suite
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
@@ -13,6 +13,7 @@ from spec_eval.store import Cell, Plan, PromptRef, Target
 from spec_eval.suite import SuiteFile
 
 EMBEDDED = "embedded"
+SYNTHETIC = "synthetic"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class RunOptions:
     data_dir: Path | None = None
     out: Path = Path("results")
     max_failures: float = 0.05
+    known_answer: str | None = None
+    adaptive: bool | None = None
+    cold_cache: bool = True
     trust_remote_code: bool = False
     api_key_env: str = "OPENAI_API_KEY"
     command: tuple[str, ...] = ()
@@ -70,13 +74,16 @@ def prepare(options: RunOptions) -> Prepared:
     prompt_set = prompts.load(file, data_dir=options.data_dir, trust_remote_code=options.trust_remote_code)
     chosen = prompt_set.limited(options.limit)
     cells = _cells(file, options, chosen, rows=len(prompt_set.entries))
+    synthetic = _synthetic(options)
     now = datetime.now(UTC)
     plan = Plan(
         run_id=f"{now:%Y%m%d-%H%M%S}-{file.suite.name}-{target.engine}",
+        synthetic=synthetic,
         created=now.isoformat(timespec="seconds"),
         spec_eval_version=__version__,
         command=options.command,
         suite_name=file.suite.name,
+        suite_path=None if file.is_shipped else str(file.path.resolve()),
         suite_text=file.text,
         suite_sha256=file.sha256,
         overrides=options.overrides(),
@@ -84,18 +91,17 @@ def prepare(options: RunOptions) -> Prepared:
         cells=cells,
         seed=options.seed,
         max_failures=options.max_failures,
-        data_dir=str(options.data_dir) if options.data_dir else None,
+        cold_cache=options.cold_cache,
+        data_dir=str(options.data_dir.resolve()) if options.data_dir else None,
         api_key_env=options.api_key_env,
         trust_remote_code=options.trust_remote_code,
     )
     return Prepared(plan, {cell.cell_id: chosen for cell in cells})
 
 
-def reload(plan: Plan, suite_path: Path) -> Prepared:
+def reload(plan: Plan) -> Prepared:
     """The prompts of a plan made earlier; UsageError where they are not the same any more."""
-    file = SuiteFile(
-        suite=suite.parse_toml(suite.Suite, plan.suite_text, suite_path), path=suite_path, text=plan.suite_text
-    )
+    file = suite.restored(plan.suite_text, plan.suite_name, plan.suite_path)
     data_dir = Path(plan.data_dir) if plan.data_dir else None
     loaded = prompts.load(file, data_dir=data_dir, trust_remote_code=plan.trust_remote_code)
     by_cell = {}
@@ -112,7 +118,8 @@ def dry_run(options: RunOptions) -> str:
     plan = prepared.plan
     conversations = sum(len(cell.prompts.units) * cell.repeats for cell in plan.cells)
     ceiling = sum(
-        cell.repeats * cell.sampling.max_tokens * sum(t for _, _, t in cell.prompts.units) for cell in plan.cells
+        cell.repeats * (cell.sampling.max_tokens or 0) * sum(turns for _, _, turns in cell.prompts.units)
+        for cell in plan.cells
     )
     lines = [f"{plan.planned()} requests in {conversations} conversations, at most {ceiling} generated tokens"]
     for cell in plan.cells:
@@ -128,11 +135,20 @@ def dry_run(options: RunOptions) -> str:
 def _target(options: RunOptions) -> Target:
     if options.engine == EMBEDDED or options.serve is not None:
         return _served(options)
+    if options.known_answer is not None:
+        raise UsageError("--known-answer needs a server that spec-eval starts itself; give --engine embedded")
     if options.engine is None or options.base_url is None:
         raise UsageError("no server: give --engine embedded, or --engine NAME with --base-url URL, or --serve RECIPE")
     engine = engines.find(options.engine)
     url = Endpoint.at(options.base_url).base_url
-    return Target(engine=engine.name, model=options.model, drafter=options.drafter, k=options.k, base_url=url)
+    return Target(
+        engine=engine.name,
+        model=options.model,
+        drafter=options.drafter,
+        k=options.k,
+        base_url=url,
+        adaptive=options.adaptive,
+    )
 
 
 def _served(options: RunOptions) -> Target:
@@ -141,16 +157,28 @@ def _served(options: RunOptions) -> Target:
     chosen = recipe.find(options.serve or recipe.EMBEDDED)
     if options.engine not in (None, EMBEDDED, chosen.engine):
         raise UsageError(f"recipe {chosen.name!r} is for engine {chosen.engine}, not {options.engine}; drop --engine")
+    profile = profiles.find(options.known_answer) if options.known_answer else None
+    if profile is not None and options.k not in (None, profile.k):
+        raise UsageError(f"--k {options.k} against --known-answer {profile.name}, which has k {profile.k}; drop --k")
+    own_name = f"{SYNTHETIC}-{profile.name}" if profile else chosen.drafter.name
     return Target(
         engine=chosen.engine,
         model=chosen.target.name,
-        drafter=options.drafter or chosen.drafter.name,
-        k=options.k or chosen.drafter.k,
+        drafter=options.drafter or own_name,
+        k=profile.k if profile else options.k or chosen.drafter.k,
+        synthetic_rates=profile.positions if profile else (),
         recipe=chosen.model_dump(mode="json") | ({"model_file": options.model} if options.model else {}),
         adaptive=False,
-        draft_sampling="none",
+        draft_sampling=SYNTHETIC if profile else "none",
         tensor_parallelism=1,
     )
+
+
+def _synthetic(options: RunOptions) -> str | None:
+    if options.known_answer is None:
+        return None
+    profile = profiles.find(options.known_answer)
+    return f"llama.cpp accepted at the rates of {profile.name} ({profile.source}), not by comparing tokens"
 
 
 def _cells(file: SuiteFile, options: RunOptions, chosen: PromptSet, rows: int) -> tuple[Cell, ...]:
@@ -161,6 +189,7 @@ def _cells(file: SuiteFile, options: RunOptions, chosen: PromptSet, rows: int) -
         "thinking": options.thinking,
     }
     sampling = file.suite.sampling.model_copy(update={k: v for k, v in given.items() if v is not None})
+    name = f"{SYNTHETIC}-{file.suite.name}" if options.known_answer else file.suite.name
     levels = options.concurrency or (file.suite.load.concurrency,)
     reference = PromptRef(
         source=chosen.source,
@@ -173,7 +202,7 @@ def _cells(file: SuiteFile, options: RunOptions, chosen: PromptSet, rows: int) -
     )
     return tuple(
         Cell(
-            cell_id=file.suite.name if len(levels) == 1 else f"{file.suite.name}-c{level}",
+            cell_id=name if len(levels) == 1 else f"{name}-c{level}",
             dataset=file.suite.name,
             title=file.suite.title,
             sampling=sampling,

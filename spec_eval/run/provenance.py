@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from spec_eval.engines import Engine
+from spec_eval.acceptance import Outcome
 from spec_eval.engines.base import Identity
 from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Plan
@@ -43,19 +43,40 @@ def machine() -> dict[str, Any]:
     return {"python": sys.version.split()[0], "system": platform.platform(), "cpus": os.cpu_count()}
 
 
-def comparable_settings(
-    plan: Plan, engine: Engine, identity: Identity, records: Sequence[RequestRecord]
-) -> dict[str, dict[str, Any]]:
+def adaptive(plan: Plan, identity: Identity) -> bool | None:
+    """Whether the server verifies only some of its drafts: the user's word, else the server's."""
+    return plan.target.adaptive if plan.target.adaptive is not None else identity.adaptive
+
+
+def outcome_table(outcome: Outcome) -> dict[str, int]:
+    """The counts that a manifest keeps for a glance; the report has the reasons."""
+    return {name: getattr(outcome, name) for name in ("planned", "sent", "ok", "failed", "measured")}
+
+
+def imported_settings(plan: Plan, records: Sequence[RequestRecord]) -> dict[str, dict[str, Any]]:
+    """Of a run that was not driven here: all that its records tell; the rest is null."""
+    unknown = Identity(models=())
+    settings = comparable_settings(plan, unknown, records)
+    return {cell: {**values, "prefix_caching": None} for cell, values in settings.items()}
+
+
+def comparable_settings(plan: Plan, identity: Identity, records: Sequence[RequestRecord]) -> dict[str, dict[str, Any]]:
     """For each cell, the keys that must be equal before two runs may be compared; null is "not known"."""
-    return {cell.cell_id: _cell_settings(plan, cell, engine, identity, records) for cell in plan.cells}
+    return {cell.cell_id: _cell_settings(plan, cell, identity, records) for cell in plan.cells}
 
 
-def _cell_settings(
-    plan: Plan, cell: Cell, engine: Engine, identity: Identity, records: Sequence[RequestRecord]
-) -> dict[str, Any]:
+def _k(plan: Plan, identity: Identity, records: Sequence[RequestRecord]) -> int | None:
+    """As the user or the recipe says, else as the server does, else the one that every answer names."""
+    named = plan.target.k if plan.target.k is not None else identity.k
+    seen = {r.counters.k for r in records if r.counters is not None}
+    return named if named is not None or len(seen) != 1 else seen.pop()
+
+
+def _cell_settings(plan: Plan, cell: Cell, identity: Identity, records: Sequence[RequestRecord]) -> dict[str, Any]:
     sampling, target = cell.sampling, plan.target
+    mine = [r for r in records if r.cell_id == cell.cell_id]
     return {
-        "k": target.k if target.k is not None else identity.k,
+        "k": _k(plan, identity, mine),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
@@ -63,15 +84,15 @@ def _cell_settings(
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
         "max_tokens": sampling.max_tokens,
-        "thinking": thinking_seen([r for r in records if r.cell_id == cell.cell_id]),
+        "thinking": thinking_seen(mine),
         "chat_template_sha256": identity.chat_template_sha256,
         "suite_sha256": plan.suite_sha256,
         "data_sha256": cell.prompts.sha256,
-        "adaptive": target.adaptive,
-        "draft_sampling": target.draft_sampling,
-        "prefix_caching": engine.prefix_caching,
+        "adaptive": adaptive(plan, identity),
+        "draft_sampling": target.draft_sampling or identity.draft_sampling,
+        "prefix_caching": False if plan.cold_cache else identity.prefix_caching,
         "concurrency": cell.concurrency,
-        "tensor_parallelism": target.tensor_parallelism,
+        "tensor_parallelism": target.tensor_parallelism or identity.tensor_parallelism,
         "estimator": ESTIMATOR,
         "synthetic": plan.synthetic,
     }

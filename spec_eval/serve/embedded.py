@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -76,8 +76,13 @@ def _hashed(path: Path, target: TargetSpec) -> ModelFile:
 
 
 @contextlib.contextmanager
-def serve_embedded(recipe: Recipe, model: ModelFile, *, k: int, slots: int, log: Path) -> Iterator[EmbeddedServer]:
-    """llama.cpp on 127.0.0.1 at a free port, ended when the block is left; output goes to `log`."""
+def serve_embedded(
+    recipe: Recipe, model: ModelFile, *, k: int, slots: int, log: Path, synthetic_rates: Sequence[float] = ()
+) -> Iterator[EmbeddedServer]:
+    """llama.cpp on 127.0.0.1 at a free port, ended when the block is left; output goes to `log`.
+
+    synthetic_rates: share of steps that are to accept at least 1, 2, … drafts, in place of real acceptance.
+    """
     try:
         version = importlib.metadata.version("xllamacpp")
     except importlib.metadata.PackageNotFoundError:
@@ -91,6 +96,7 @@ def serve_embedded(recipe: Recipe, model: ModelFile, *, k: int, slots: int, log:
         "slots": slots,
         "slot_context": recipe.embedded.slot_context,
         "threads": recipe.embedded.threads,
+        "synthetic_rates": list(synthetic_rates),
     }
     argv = [sys.executable, "-m", "spec_eval.serve.llamacpp_child", json.dumps(config)]
     with log.open("ab") as output:

@@ -40,7 +40,14 @@ def _start(config: dict[str, Any]) -> Any:
     params.n_ctx = config["slots"] * config["slot_context"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = config["threads"]
     kinds = xllamacpp.common_speculative_type
-    if config["algorithm"] == "ngram-simple":
+    if rates := config["synthetic_rates"]:
+        # The target drafts for itself, and llama.cpp accepts by these rates instead of by comparing tokens.
+        print(f"synthetic acceptance, rates by position: {rates}", file=sys.stderr, flush=True)
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        params.speculative.draft.mparams.path = config["model_path"]
+        params.speculative.draft.n_max = len(rates)
+        params.speculative.synth_rates = rates
+    elif config["algorithm"] == "ngram-simple":
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
         params.speculative.ngram_simple.size_n = config["match"]
         params.speculative.ngram_simple.size_m = config["k"]

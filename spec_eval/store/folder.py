@@ -72,7 +72,8 @@ class RunFolder:
     def write_scrape(self, session: int, moment: str, text: str) -> None:
         """metrics-before.prom and metrics-after.prom; a later session of the same run carries its number."""
         suffix = "" if session == 1 else f".{session}"
-        (self.path / f"metrics-{moment}{suffix}.prom").write_text(text, encoding="utf-8")
+        comment = "# synthetic\n" if self.plan().synthetic else ""
+        (self.path / f"metrics-{moment}{suffix}.prom").write_text(comment + text, encoding="utf-8")
 
     def write_report(self, text: str) -> None:
         """report.md: a convenience, made anew by every run and resume."""
@@ -85,8 +86,9 @@ class RunFolder:
 
     def start_session(self, started: str) -> int:
         """Number of the session that begins now, from 1."""
-        number = 1 + sum(1 for line in self._session_lines() if line.get("event") == "start")
-        self._append_session({"event": "start", "session": number, "started": started})
+        number = 1 + self.sessions_started()
+        synthetic = {"synthetic": True} if self.plan().synthetic else {}
+        self._append_session({"event": "start", "session": number, "started": started, **synthetic})
         return number
 
     def end_session(self, end: SessionEnd) -> None:

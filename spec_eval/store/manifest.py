@@ -49,8 +49,8 @@ class Manifest(Stored):
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: str
     settings_sha256: str
-    started: str
-    ended: str
+    started: str | None
+    ended: str | None
     settings: dict[str, Any]
     server: dict[str, Any]
     engine_version: str | None

@@ -24,22 +24,29 @@ class PromptRef(Stored):
     source: str
     revision: str | None
     files: dict[str, str]
-    sha256: str
+    sha256: str | None
     rows: int
     units: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...] = ()
 
 
 class Cell(Stored):
-    """One data set at one setting. units in `prompts` are (prompt_id, category, turns)."""
+    """One data set at one setting. units in `prompts` are (prompt_id, category, turns). null is "not known"."""
 
     cell_id: str
     dataset: str
     title: str
     sampling: Sampling
-    concurrency: int
+    concurrency: int | None
     repeats: int
     prompts: PromptRef
+
+    @property
+    def slots(self) -> int:
+        """Conversations at a time, of a cell that is to be driven."""
+        if self.concurrency is None:
+            raise ValueError(f"cell {self.cell_id!r} was imported: it has no concurrency to drive it at")
+        return self.concurrency
 
     def units(self) -> Iterator[tuple[str, str, int, int]]:
         """(cell_id, prompt_id, turn, repeat) of every planned request."""
@@ -53,6 +60,7 @@ class Target(Stored):
     """What is measured. k: draft tokens a step, where the user or a recipe says so.
 
     recipe: its whole content where one was used. base_url: null where spec-eval starts the server itself.
+    synthetic_rates: what the server was told to accept by, position by position; empty where acceptance is real.
     """
 
     engine: str
@@ -64,10 +72,15 @@ class Target(Stored):
     adaptive: bool | None = None
     draft_sampling: str | None = None
     tensor_parallelism: int | None = None
+    synthetic_rates: tuple[float, ...] = ()
 
 
 class Plan(Stored):
-    """plan.json. origin: measured by us, or imported from another tool's files. synthetic: why, or null."""
+    """plan.json.
+
+    origin: measured by us, or imported from another tool's files. synthetic: why, or null.
+    suite_path: of a suite file of the user's own, null for a shipped one.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: str
@@ -77,13 +90,15 @@ class Plan(Stored):
     spec_eval_version: str
     command: tuple[str, ...]
     suite_name: str
+    suite_path: str | None = None
     suite_text: str
-    suite_sha256: str
+    suite_sha256: str | None
     overrides: dict[str, Any]
     target: Target
     cells: tuple[Cell, ...]
     seed: int | None
     max_failures: float
+    cold_cache: bool = True
     data_dir: str | None = None
     api_key_env: str | None = None
     trust_remote_code: bool = False

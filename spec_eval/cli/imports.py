@@ -1,0 +1,49 @@
+"""spec-eval import."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spec_eval.errors import RunNotWhole
+
+
+class Source(StrEnum):
+    """Whose files they are."""
+
+    CAPTURES = "captures"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("import")(import_)
+
+
+def import_(
+    source: Annotated[Source, typer.Argument(help="captures: response bodies, one JSON object a line")],
+    path: Annotated[Path, typer.Argument(help="the file")],
+    engine: Annotated[str, typer.Option(help="the engine that sent them")],
+    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the bodies do not tell")] = None,
+    adaptive: Annotated[bool, typer.Option("--adaptive", help="the server verified only some drafts")] = False,
+    out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
+) -> None:
+    """Make a run folder, marked imported, of another tool's file. Prints the run folder."""
+    from spec_eval import engines, guards
+    from spec_eval.cli.run import write_report
+    from spec_eval.importers import captures
+    from spec_eval.run import importing
+
+    adapter = engines.find(engine)
+    match source:
+        case Source.CAPTURES:
+            imported = captures.read(path, adapter, k=k, nominal_drafts=adaptive)
+    for note in imported.set_aside:
+        print(f"spec-eval: {note}", file=sys.stderr)
+    command = ("spec-eval", *sys.argv[1:])
+    folder = importing.keep(imported, path, engine=adapter.name, k=k, out=out, command=command)
+    print(folder.path, flush=True)
+    report = write_report(folder)
+    if short := guards.shortfall([report.overall.outcome], report.plan.max_failures):
+        raise RunNotWhole(f"{folder.path}: {short}; the report is written")

@@ -1,0 +1,138 @@
+"""Response bodies, as servers sent them, one JSON object a line.
+
+A line is {request_id, dataset, category, http_status, error, response}; other keys are passed over. The engine is
+declared by the user: key names alone do not tell it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.engines import Engine
+from spec_eval.engines.endpoint import head
+from spec_eval.errors import UsageError
+from spec_eval.prompts import rows
+from spec_eval.prompts.build import NO_CATEGORY
+from spec_eval.records import RequestRecord
+from spec_eval.store import Cell, PromptRef
+from spec_eval.suite import Sampling
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a file held: one cell a data set, and a record a line, in the order of the file."""
+
+    cells: tuple[Cell, ...]
+    records: tuple[RequestRecord, ...]
+    set_aside: tuple[str, ...]
+
+
+def read(path: Path, engine: Engine, *, k: int | None = None, nominal_drafts: bool = False) -> Imported:
+    """Every line of `path`; UsageError where it cannot be read. A torn last line is set aside and named."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file; give a file of captured responses, one JSON object a line")
+    aside: list[str] = []
+    records = []
+    for number, line in _lines(path, aside):
+        records.append(_record(line, f"{path.name}: line {number}", engine, k, nominal_drafts))
+    if not records:
+        raise UsageError(f"{path}: no captured responses in it; it holds one JSON object a line")
+    return Imported(_cells(records, path), tuple(records), tuple(aside))
+
+
+def _lines(path: Path, aside: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    problems: list[str] = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            text = line.removeprefix(b"\xef\xbb\xbf").strip()
+            if not text:
+                continue
+            try:
+                row = json.loads(text)
+            except ValueError as error:
+                if not line.endswith(b"\n"):
+                    aside.append(f"{path.name}: torn last line set aside")
+                else:
+                    problems.append(f"line {number}: {'not UTF-8' if isinstance(error, UnicodeError) else 'not JSON'}")
+                continue
+            if not isinstance(row, dict) or not isinstance(row.get("request_id"), str | int):
+                problems.append(f"line {number}: no request_id")
+                continue
+            yield number, row
+    rows.refuse(str(path), problems)
+
+
+def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nominal_drafts: bool) -> RequestRecord:
+    answer = Answer(engine.reader(k, nominal_drafts=nominal_drafts))
+    failure = _failure(row)
+    if failure is None:
+        try:
+            answer.whole_object(row.get("response"))
+        except AnswerError as error:
+            failure = str(error)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise UsageError(f"{where}: not a response body ({error}); captures hold what the server sent") from error
+    reading = answer.reader.reading() if failure is None else None
+    dataset = str(row.get("dataset") or "captures")
+    return RequestRecord(
+        cell_id=dataset,
+        dataset=dataset,
+        prompt_id=str(row["request_id"]),
+        category=str(row.get("category") or NO_CATEGORY),
+        subcategory=None,
+        turn=0,
+        repeat=0,
+        seed_sent=None,
+        attempt=1,
+        status="failed" if failure else "ok",
+        failure_reason=failure,
+        finish_reason=answer.finish_reason,
+        start_ns=None,
+        first_token_ns=None,
+        end_ns=None,
+        prompt_tokens=answer.count("prompt_tokens"),
+        cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
+        completion_tokens=answer.count("completion_tokens"),
+        reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
+        text="".join(answer.text) if failure is None else None,
+        reasoning_text="".join(answer.reasoning) or None,
+        counters=reading.counters if reading else None,
+        no_counters_reason=reading.reason if reading else None,
+        raw_counters=reading.raw if reading else None,
+    )
+
+
+def _failure(row: dict[str, Any]) -> str | None:
+    """Why a captured request failed, by its own words."""
+    error, status = row.get("error"), row.get("http_status")
+    if error is not None:
+        text = head(str(error.get("message", error) if isinstance(error, dict) else error))
+        return f"http {status}: {text}" if isinstance(status, int) and status != 200 else text
+    if status is not None and status != 200:
+        return f"http {status}"
+    return None
+
+
+def _cells(records: list[RequestRecord], path: Path) -> tuple[Cell, ...]:
+    digest = rows.sha256(path)
+    cells = []
+    for dataset in dict.fromkeys(record.dataset for record in records):
+        units = dict.fromkeys((r.prompt_id, r.category, 1) for r in records if r.dataset == dataset)
+        reference = PromptRef(
+            source=path.name, revision=None, files={path.name: digest}, sha256=None, rows=len(units), units=tuple(units)
+        )
+        cells.append(
+            Cell(
+                cell_id=dataset,
+                dataset=dataset,
+                title=dataset,
+                sampling=Sampling(),
+                concurrency=None,
+                repeats=1,
+                prompts=reference,
+            )
+        )
+    return tuple(cells)
