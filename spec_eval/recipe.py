@@ -56,4 +56,8 @@ def find(name: str) -> Recipe:
     if path.suffix != ".toml" or not path.is_file():
         known = ", ".join(sorted(p.stem for p in shipped.folder("recipes").glob("*.toml")))
         raise UsageError(f"no recipe {name!r}; shipped: {known}; or give the path of a .toml file")
-    return parse_toml(Recipe, path.read_text(encoding="utf-8"), path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}; a recipe is a UTF-8 TOML file") from error
+    return parse_toml(Recipe, text, path)

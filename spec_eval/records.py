@@ -99,11 +99,11 @@ class RequestRecord:
 
 
 def _counters_from_json(row: Mapping[str, Any]) -> SpecCounters:
-    values = dict(row)
-    for name in ("histogram", "per_step_accepted", "per_step_drafted"):
-        if values.get(name) is not None:
-            values[name] = tuple(values[name])
     try:
+        values = dict(row)
+        for name in ("histogram", "per_step_accepted", "per_step_drafted"):
+            if values.get(name) is not None:
+                values[name] = tuple(values[name])
         return SpecCounters(**values)
     except TypeError as error:
         raise ValueError(f"counters: {error}") from error

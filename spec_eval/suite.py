@@ -75,8 +75,8 @@ class Sampling(Frozen):
     A suite must name temperature and max_tokens; only what is imported may not know them.
     """
 
-    temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0, strict=True, allow_inf_nan=False)
+    max_tokens: int | None = Field(default=None, gt=0, strict=True)
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = None
     min_p: float | None = Field(default=None, ge=0, le=1)

@@ -1,14 +1,15 @@
 """Records into the rows of a report. Every figure in it comes from `acceptance`; nothing is pooled here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from spec_eval import acceptance, guards
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Manifest, Plan, Reconciliation, RunFolder
 
+N = TypeVar("N")
 By = Literal["category", "dataset", "turn"]
 
 
@@ -87,8 +88,14 @@ def _row(plan: Plan, cells: Sequence[Cell], label: str | None, records: Sequence
         dataset=first.dataset if single else plan.suite_name,
         title=first.title if single else plan.suite_name,
         label=label,
-        temperature=first.sampling.temperature,
-        concurrency=first.concurrency,
+        temperature=_only(c.sampling.temperature for c in cells),
+        concurrency=_only(c.concurrency for c in cells),
         outcome=acceptance.outcome(records, planned),
         figures=acceptance.figures(records),
     )
+
+
+def _only(values: Iterable[N]) -> N | None:
+    """The value that all share, or null."""
+    first, *others = dict.fromkeys(values)
+    return None if others else first

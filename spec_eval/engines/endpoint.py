@@ -1,5 +1,6 @@
 """A server's address, and the few plain GETs that tell what it is. Streams go through the chat driver."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -31,11 +32,17 @@ class Endpoint:
     @classmethod
     def at(cls, url: str, api_key: str | None = None) -> "Endpoint":
         """From a base URL with or without its trailing /v1."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"--base-url {url}: not a web address; write it as http://127.0.0.1:8000/v1")
-        if parts.username or parts.password:
+        if "@" in url.rpartition("://")[2].partition("/")[0]:
             raise UsageError("--base-url: holds a password; put the key into the variable that --api-key-env names")
+        try:
+            parts = urlsplit(url)
+            usable = (
+                parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not set(url) & set(" \t")
+            )
+        except ValueError:
+            usable = False
+        if not usable:
+            raise UsageError(f"--base-url {url}: not a web address; write it as http://127.0.0.1:8000/v1")
         return cls(url.rstrip("/").removesuffix("/v1").rstrip("/"), api_key)
 
     @property
@@ -55,7 +62,7 @@ class Endpoint:
         except urllib.error.HTTPError as error:
             with error:
                 return Reply(error.code, error.read().decode(errors="replace"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise EnvironmentFault(
                 f"no answer from {self.root}{path} ({reason}); start the server or mend --base-url"

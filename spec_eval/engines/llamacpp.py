@@ -89,6 +89,8 @@ class TimingsReader:
         counts = {name: timings.get(name, 0) for name in _FIELDS}
         if not all(map(is_count, counts.values())):
             self._bad = True
+        if self._bad:
+            self._last = counts
             return
         self._take(counts["predicted_n"], counts["draft_n"], counts["draft_n_accepted"])
         self._last = counts

@@ -45,6 +45,8 @@ def parse(text: str, prefix: str) -> Totals | None:
 
     Both spellings, with and without `_total`, occur in the wild; the one with it wins where both stand.
     """
+    # The parser renames a typed counter `x` to `x_total`; without type lines, names stay as the server wrote them.
+    text = "\n".join(line for line in text.split("\n") if not line.startswith("#"))
     sums: dict[str, float] = {}
     positions: dict[str, dict[int, float]] = {}
     start = f"{prefix}spec_decode_"
@@ -86,6 +88,6 @@ def delta(before: Totals, after: Totals) -> Totals:
 
 
 def _whole(value: float) -> int:
-    if value != int(value):
+    if not value.is_integer():
         raise ValueError(f"counter value {value} is not a whole number")
     return int(value)

@@ -62,7 +62,10 @@ class PromptSet:
                 continue
             if conversation.sha256 != entry.sha256:
                 raise ValueError(f"{self.source}: prompt {entry.prompt_id!r} changed while it was in use")
+            del chosen[conversation.prompt_id]
             yield conversation
+        if chosen:
+            raise ValueError(f"{self.source}: prompt {next(iter(chosen))!r} is gone since it was indexed")
 
     def limited(self, conversations: int | None) -> "PromptSet":
         """At most that many conversations, dealt evenly over the categories; the same ones on every machine.

@@ -21,6 +21,7 @@ def read(data: DataSpec, *, trust_remote_code: bool = False) -> Iterator[tuple[s
 
 def _split(data: DataSpec, source: str, trust_remote_code: bool) -> Any:
     from datasets import load_dataset
+    from datasets.exceptions import DatasetsError
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 
@@ -30,7 +31,7 @@ def _split(data: DataSpec, source: str, trust_remote_code: bool) -> Any:
         return load_dataset(folder, data.config, split=data.split, **options)
     except GatedRepoError as error:
         raise EnvironmentFault(f"{source}: gated; accept its terms on the hub and set HF_TOKEN") from error
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+    except (LocalEntryNotFoundError, HfHubHTTPError, DatasetsError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise EnvironmentFault(
             f"{source}: cannot be loaded from the hub ({reason}); give its rows with --data-dir"

@@ -17,7 +17,8 @@ def load(suite: SuiteFile, *, data_dir: Path | None = None, trust_remote_code: b
     data, prompt = suite.suite.data, suite.suite.prompt
     build.check_template(prompt, str(suite.path))
     paths = _local_paths(suite, data_dir)
-    files = {path.name: rows.sha256(path) for path in paths}
+    root = data_dir if data.file is None and data_dir is not None else suite.path.parent
+    files = {path.relative_to(root).as_posix(): rows.sha256(path) for path in paths}
     source = f"{data.hub} from {paths[0].name}" if paths and data.hub else (data.file or f"{data.hub}")
 
     def reread() -> Iterable[Conversation]:

@@ -7,6 +7,7 @@ all of it at once: a data set silently shortened would change the figure.
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ SHOWN = 5
 
 def find(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     """The files of the first pattern under `folder` that matches any."""
+    if not patterns:
+        raise EnvironmentFault(f"--data-dir {folder}: the suite names no local files (data.local); drop it")
     if not folder.is_dir():
         raise EnvironmentFault(f"--data-dir {folder}: no such folder; give the folder that holds {patterns[0]}")
     for pattern in patterns:
@@ -60,7 +63,7 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
                     yield f"{path.name}: line {number}", row
                 else:
                     problems.append(f"line {number}: {problem}")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: {error}; copy the file again") from error
     refuse(str(path), problems)
 

@@ -40,5 +40,5 @@ def _table(columns: list[str], rows: list[list[str]]) -> Table:
     for column in columns:
         table.add_column(column, justify="left" if column == "" else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in row))
     return table

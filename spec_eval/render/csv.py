@@ -12,7 +12,7 @@ from spec_eval.tables import Row, RunReport
 def render(reports: Sequence[RunReport]) -> str:
     """All rows of all runs; a run's overall row has neither dataset nor category."""
     rows = [_flat(report, row) for report in reports for row in (*report.rows, report.overall)]
-    return pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    return pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def _flat(report: RunReport, row: Row) -> dict[str, Any]:

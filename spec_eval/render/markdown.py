@@ -44,9 +44,5 @@ def _table(columns: list[str], rows: list[list[str]]) -> list[str]:
     return [
         f"| {' | '.join(columns)} |",
         f"| {' | '.join([':--', *['--:'] * (len(columns) - 1)])} |",
-        *(f"| {' | '.join(map(_cell, row))} |" for row in rows),
+        *(f"| {' | '.join([escape(row[0]), *row[1:]])} |" for row in rows),
     ]
-
-
-def _cell(text: str) -> str:
-    return escape(text) if not text.lstrip("≈").startswith("[") else text

@@ -1,5 +1,6 @@
 """One run folder: its files by name, written and read."""
 
+import contextlib
 import json
 import os
 import re
@@ -106,11 +107,17 @@ class RunFolder:
 
     def _session_lines(self) -> list[dict[str, Any]]:
         path = self.path / "sessions.jsonl"
-        return [json.loads(line) for line in path.read_bytes().splitlines() if line] if path.is_file() else []
+        lines = []
+        for line in path.read_bytes().split(b"\n") if path.is_file() else []:
+            with contextlib.suppress(ValueError):  # torn by a kill
+                lines.append(json.loads(line))
+        return lines
 
     def _append_session(self, line: dict[str, Any]) -> None:
-        with (self.path / "sessions.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        path = self.path / "sessions.jsonl"
+        torn = path.is_file() and not path.read_bytes().endswith(b"\n")
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(("\n" if torn else "") + json.dumps(line) + "\n")
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         """Whole or not at all: a reader never sees half a file."""

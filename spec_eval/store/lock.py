@@ -40,24 +40,32 @@ class RunLock:
 
         The rename decides between two that find the same stale lock: only one of them can move it away.
         """
-        owner = self._owner()
+        owner = _owner(self.path)
         if owner is None or owner[0] != socket.gethostname() or _alive(owner[1]):
             raise self._held(owner)
         aside = self.path.with_name(f"{NAME}.stale-{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
+            moved = _owner(aside)
+            if moved != owner:
+                # Another taker was faster: what was moved is its fresh lock. Give it back.
+                with contextlib.suppress(FileExistsError):
+                    os.link(aside, self.path)
+                aside.unlink()
+                raise self._held(moved)
             aside.unlink()
-
-    def _owner(self) -> tuple[str, int] | None:
-        try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
-            return str(content["host"]), int(content["pid"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
 
     def _held(self, owner: tuple[str, int] | None) -> UsageError:
         who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
         return UsageError(f"{self.path}: held by {who}; wait for it, or delete this file if it no longer runs")
+
+
+def _owner(path: Path) -> tuple[str, int] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return str(content["host"]), int(content["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _alive(pid: int) -> bool:
@@ -65,6 +73,6 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except (PermissionError, OverflowError):
         return True
     return True

@@ -1,0 +1,178 @@
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec_eval import suite
+from spec_eval.errors import EnvironmentFault, UsageError
+from spec_eval.prompts import hub, load
+from spec_eval.suite import DataSpec, PromptSpec, Sampling, Suite, SuiteFile
+
+ROWS = [{"id": f"t{i}", "question": f"What is {i}?", "kind": "odd" if i % 2 else "even"} for i in range(6)]
+HUB: dict[str, Any] = {"hub": "teas/tea", "split": "test", "revision": "c0ffee" + "0" * 34, "licence": "MIT"}
+
+
+def suite_file(folder: Path, **data: Any) -> SuiteFile:
+    return SuiteFile(
+        suite=Suite(
+            schema_version=1,
+            name="tea",
+            title="Tea",
+            data=DataSpec(**{"licence": "MIT", **data}),
+            prompt=PromptSpec(template="{question}", id="id", category="kind"),
+            sampling=Sampling(temperature=0, max_tokens=8),
+        ),
+        path=folder / "tea.toml",
+        text="",
+    )
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_file_beside_the_suite_is_indexed(tmp_path: Path) -> None:
+    path = written(tmp_path / "tea.jsonl", ROWS)
+    got = load(suite_file(tmp_path, file="tea.jsonl"))
+    assert [(e.prompt_id, e.category, e.turns) for e in got.entries] == [
+        ("t0", "even", 1),
+        ("t1", "odd", 1),
+        ("t2", "even", 1),
+        ("t3", "odd", 1),
+        ("t4", "even", 1),
+        ("t5", "odd", 1),
+    ]
+    assert got.files == {"tea.jsonl": hashlib.sha256(path.read_bytes()).hexdigest()}
+    assert (got.source, got.revision, got.notes) == ("tea.jsonl", None, ())
+    assert [c.turns[0][0]["content"] for c in got][:2] == ["What is 0?", "What is 1?"]
+
+
+def test_local_rows_of_a_hub_suite_name_both_places(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    got = load(suite_file(tmp_path, local=("tea.jsonl",), **HUB), data_dir=tmp_path)
+    assert got.source == "teas/tea from tea.jsonl"
+    assert got.revision is None
+    assert len(got.entries) == 6
+
+
+def test_without_a_local_copy_the_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[DataSpec, bool]] = []
+
+    def read(data: DataSpec, *, trust_remote_code: bool = False) -> Any:
+        asked.append((data, trust_remote_code))
+        return iter((f"row {n}", row) for n, row in enumerate(ROWS, 1))
+
+    monkeypatch.setattr(hub, "read", read)
+    one = suite_file(tmp_path, **HUB)
+    assert isinstance(one.suite, Suite)
+    got = load(one, trust_remote_code=True)
+    assert (got.source, got.revision, got.files) == ("teas/tea", HUB["revision"], {})
+    assert len(list(got)) == 6
+    assert asked == [(one.suite.data, True)] * 2
+
+
+def test_same_rows_hash_alike_from_wherever_they_come(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    crlf = tmp_path / "tea-crlf.jsonl"
+    crlf.write_bytes(b"\xef\xbb\xbf" + (tmp_path / "tea.jsonl").read_bytes().replace(b"\n", b"\r\n"))
+    hashes = {load(suite_file(tmp_path, file=name)).sha256 for name in ("tea.jsonl", "tea-crlf.jsonl")}
+    assert len(hashes) == 1
+    written(tmp_path / "tea.jsonl", ROWS[:-1])
+    assert load(suite_file(tmp_path, file="tea.jsonl")).sha256 not in hashes
+
+
+def test_number_of_rows_is_held_against_the_pin(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    assert len(load(suite_file(tmp_path, file="tea.jsonl", rows=6)).entries) == 6
+    with pytest.raises(UsageError, match="6 rows, the suite pins 7"):
+        load(suite_file(tmp_path, file="tea.jsonl", rows=7))
+
+
+def test_hash_of_the_prompts_is_held_against_the_pin(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    # The hash of each prompt is that of its JSON; the set's is that of their hashes one after the other.
+    digests = [
+        hashlib.sha256(
+            json.dumps(
+                [row["id"], row["kind"], None, [[{"role": "user", "content": row["question"]}]]], ensure_ascii=True
+            ).encode()
+        ).hexdigest()
+        for row in ROWS
+    ]
+    pin = hashlib.sha256("".join(digests).encode()).hexdigest()
+    assert load(suite_file(tmp_path, file="tea.jsonl", sha256=pin)).sha256 == pin
+    changed = [{**ROWS[0], "question": "What is nought?"}, *ROWS[1:]]
+    written(tmp_path / "tea.jsonl", changed)
+    with pytest.raises(UsageError, match=f"the suite pins {pin[:12]}"):
+        load(suite_file(tmp_path, file="tea.jsonl", sha256=pin))
+
+
+def test_bad_rows_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", [*ROWS, ROWS[2], {"id": "t9", "question": " "}])
+    with pytest.raises(UsageError, match=r"id 't2' is taken by tea\.jsonl: line 3.*'question' is empty"):
+        load(suite_file(tmp_path, file="tea.jsonl"))
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_file_without_rows_is_an_environment_fault(tmp_path: Path, content: str) -> None:
+    (tmp_path / "tea.jsonl").write_text(content, encoding="utf-8")
+    with pytest.raises(EnvironmentFault, match="no rows"):
+        load(suite_file(tmp_path, file="tea.jsonl"))
+
+
+def test_missing_file_is_an_environment_fault(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match=r"data\.file 'tea\.jsonl' is not beside it"):
+        load(suite_file(tmp_path, file="tea.jsonl"))
+
+
+def test_missing_data_folder_is_an_environment_fault(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match="no such folder"):
+        load(suite_file(tmp_path, local=("tea.jsonl",), **HUB), data_dir=tmp_path / "nowhere")
+
+
+def test_template_without_a_column_is_refused(tmp_path: Path) -> None:
+    one = suite_file(tmp_path, file="tea.jsonl")
+    assert isinstance(one.suite, Suite)
+    prompt = one.suite.prompt.model_copy(update={"template": "Tell me a joke"})
+    with pytest.raises(UsageError, match="names no column"):
+        load(one.model_copy(update={"suite": one.suite.model_copy(update={"prompt": prompt})}))
+
+
+def test_categories_alike_but_for_case_are_noted(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", [{**ROWS[0], "kind": "Odd"}, *ROWS[1:]])
+    (note,) = load(suite_file(tmp_path, file="tea.jsonl")).notes
+    assert "'Odd', 'odd'" in note
+
+
+def test_row_changed_on_disk_is_noticed_on_the_next_pass(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    got = load(suite_file(tmp_path, file="tea.jsonl"))
+    written(tmp_path / "tea.jsonl", [*ROWS[:5], {**ROWS[5], "question": "Else?"}])
+    with pytest.raises(ValueError, match="prompt 't5' changed"):
+        list(got)
+
+
+def test_row_removed_on_disk_is_noticed_on_the_next_pass(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    got = load(suite_file(tmp_path, file="tea.jsonl"))
+    written(tmp_path / "tea.jsonl", ROWS[:5])
+    with pytest.raises(ValueError, match="t5"):
+        list(got)
+
+
+def test_every_file_read_has_its_hash(tmp_path: Path) -> None:
+    parts = [written(tmp_path / name / "part.jsonl", rows) for name, rows in (("a", ROWS[:3]), ("b", ROWS[3:]))]
+    got = load(suite_file(tmp_path, local=("*/part.jsonl",), **HUB), data_dir=tmp_path)
+    assert len(got.entries) == 6
+    assert sorted(got.files.values()) == sorted(hashlib.sha256(p.read_bytes()).hexdigest() for p in parts)
+
+
+def test_shipped_smoke_suite_has_six_prompts_of_each_category() -> None:
+    got = load(suite.find("smoke"))
+    kinds = [entry.category for entry in got.entries]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"repeat": 6, "coding": 6, "qa": 6, "writing": 6}
+    assert [e.category for e in got.limited(4).entries] == ["repeat", "coding", "qa", "writing"]

@@ -1,0 +1,133 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec_eval import tables
+from spec_eval.render.markdown import escape, render
+from spec_eval.store import Target
+from tests.factories import answered, cell, failed, from_histogram, plan, run_folder
+
+UNITS = [("y1", "yesno", 1), ("h1", "hard", 1), ("e1", "easy", 1)]
+RECORDS = (
+    answered(from_histogram((0, 0, 0)), prompt_id="y1", category="yesno"),
+    answered(from_histogram((6, 0, 0)), prompt_id="h1", category="hard"),
+    answered(from_histogram((1, 1, 2)), prompt_id="e1", category="easy"),
+)
+
+
+def report(where: Path, units: list[tuple[str, str, int]] = UNITS, records: Any = RECORDS, **changes: Any) -> str:
+    whole = changes.pop("whole", True)
+    cells = {key: changes.pop(key) for key in ("title", "notes") if key in changes}
+    return render([tables.build(run_folder(where, plan(cell(units, **cells), **changes), records, whole=whole))])
+
+
+def table(text: str, number: int) -> list[list[str]]:
+    """Cells of the table of that number, split at bars that no backslash stands before."""
+    blocks = [block for block in text.split("\n\n") if block.startswith("|")]
+    return [re.split(r"(?<!\\)\|", line)[1:-1] for line in blocks[number].splitlines()]
+
+
+def cells(text: str, number: int) -> list[list[str]]:
+    return [[one.strip() for one in row] for row in table(text, number)]
+
+
+def test_figures_stand_in_a_table_with_overall_last(tmp_path: Path) -> None:
+    # Overall: S = 10, A = 5, D = 20; per request (1 + 2.25) / 2.
+    assert cells(report(tmp_path), 0) == [
+        ["", "AL", "95% interval", "AL per request", "rate", "steps"],
+        [":--", "--:", "--:", "--:", "--:", "--:"],
+        ["Chat / yesno", "—", "—", "—", "—", "0"],
+        ["Chat / hard", "1.0000", "—", "1.0000", "0.00%", "6"],
+        ["Chat / easy", "2.2500", "—", "2.2500", "62.50%", "4"],
+        ["overall, pooled", "1.5000", "—", "1.6250", "25.00%", "10"],
+    ]
+
+
+def test_positions_stand_in_their_own_table(tmp_path: Path) -> None:
+    assert cells(report(tmp_path), 1) == [
+        ["", "pos 1", "pos 2"],
+        [":--", "--:", "--:"],
+        ["Chat / yesno", "—", "—"],
+        ["Chat / hard", "0.00%", "0.00%"],
+        ["Chat / easy", "75.00%", "50.00%"],
+        ["overall, pooled", "30.00%", "20.00%"],
+    ]
+
+
+def test_requests_are_accounted_for(tmp_path: Path) -> None:
+    rows = cells(report(tmp_path, records=(*RECORDS[:2], failed(prompt_id="e1", category="easy"))), 2)
+    overall = dict(zip(rows[0], rows[-1], strict=True))
+    assert (overall["planned"], overall["sent"], overall["ok"], overall["failed"]) == ("3", "3", "2", "1")
+    assert (overall["measured"], overall["zero steps"]) == ("2", "1")
+
+
+def test_interval_of_few_conversations_is_marked(tmp_path: Path) -> None:
+    # Twenty coin flips: 1.5 ± 0.240086.
+    units = [(f"p{i}", "qa", 1) for i in range(20)]
+    records = [answered(from_histogram((1 - i % 2, i % 2)), prompt_id=f"p{i}", category="qa") for i in range(20)]
+    assert cells(report(tmp_path, units, records), 0)[-1][1:3] == ["1.5000", "≈[1.2599, 1.7401]"]
+
+
+def test_definitions_stand_beside_the_figures(tmp_path: Path) -> None:
+    text = report(tmp_path)
+    assert "summed first, divided once" in text
+    assert "mean over requests" in text
+
+
+@pytest.mark.parametrize(("changes", "mark"), [({"synthetic": "rates"}, "synthetic"), ({"whole": False}, "incomplete")])
+def test_heading_carries_what_nobody_may_miss(tmp_path: Path, changes: dict[str, Any], mark: str) -> None:
+    heading, *_ = report(tmp_path, **changes).splitlines()
+    assert heading == f"## chat: drafter-a ({mark})"
+
+
+def test_warnings_carry_code_message_and_remedy(tmp_path: Path) -> None:
+    text = report(tmp_path, records=(*RECORDS[:2], failed("timeout", prompt_id="e1", category="easy")))
+    assert "- `failures`: 1 of 3 requests failed: 1 timeout; " in text
+
+
+@pytest.mark.parametrize(
+    "text", ["<script>", "[a](http://b)", "a|b", "`code`", "**bold**", "_it_", "~~x~~", "#h", "$x$"]
+)
+def test_escape_leaves_no_sign_alive(text: str) -> None:
+    got = escape(text)
+    assert not re.search(r"(?<!\\)[\\`*_{}\[\]<>#|~$]", re.sub(r"\\.", "", got))
+    assert re.sub(r"\\(.)", r"\1", got) == text
+
+
+def test_escape_ends_no_line() -> None:
+    assert "\n" not in escape("a\nb\r\nc")
+    assert "\r" not in escape("a\nb\r\nc")
+
+
+OPENED = re.compile(r"(?<!\\)(<img|\[a\]|`c`)")
+BAD = "<img src=x onerror=y>|[a](http://b)\n## `c`"
+
+
+@pytest.mark.parametrize("title", ["Chat", "[v2] Chat", "≈[x]"])
+def test_category_from_the_data_can_open_nothing(tmp_path: Path, title: str) -> None:
+    record = answered(from_histogram((1, 1)), prompt_id="a", category=BAD)
+    text = report(tmp_path, [("a", BAD, 1)], [record], title=title)
+    assert not OPENED.search(text)
+    for number in range(3):
+        assert len({len(row) for row in table(text, number)}) == 1
+
+
+def test_names_and_reasons_from_outside_can_open_nothing(tmp_path: Path) -> None:
+    text = report(
+        tmp_path,
+        records=[failed(BAD, prompt_id="e1", category="easy")],
+        target=Target(engine="llamacpp", model=BAD, drafter=BAD, k=3),
+        notes=(BAD,),
+        synthetic=BAD,
+        overrides={"model": BAD},
+    )
+    assert not OPENED.search(text)
+    assert [line for line in text.splitlines() if line.startswith("#")] == [text.splitlines()[0]]
+
+
+def test_runs_follow_each_other(tmp_path: Path) -> None:
+    of = [plan(cell(UNITS), run_id=name, suite_name=name) for name in ("one", "two")]
+    text = render([tables.build(run_folder(tmp_path, one, RECORDS)) for one in of])
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## one: drafter-a", "## two: drafter-a"]

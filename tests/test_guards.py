@@ -1,0 +1,225 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spec_eval import acceptance, guards
+from spec_eval.guards import Code, run_warnings, shortfall
+from spec_eval.records import RequestRecord
+from spec_eval.store import Plan, Reconciliation, Records, Target
+from tests.factories import answered, cell, failed, from_histogram, manifest, not_sent, plan, session_end
+
+COUNTERS = from_histogram((1, 1, 1))
+
+
+def many(n: int, **changes: Any) -> list[RequestRecord]:
+    return [answered(changes.get("counters", COUNTERS), prompt_id=f"p{i}") for i in range(n)]
+
+
+def given(
+    records: Sequence[RequestRecord], *, of: Plan | None = None, whole: bool = True, **changes: Any
+) -> list[guards.Warning]:
+    of = of or plan(cell([(r.prompt_id, r.category, 1) for r in records]))
+    read = Records(tuple(records), changes.pop("set_aside", ()), changes.pop("doubles", ()), len(records))
+    outcome = acceptance.outcome(records, max(of.planned(), len(records)))
+    made = manifest(of, **changes) if whole else None
+    return run_warnings(of, made, read, outcome, acceptance.figures(records))
+
+
+def only(found: list[guards.Warning], code: Code) -> guards.Warning:
+    assert [w.code for w in found] == [code]
+    assert found[0].message
+    assert found[0].remedy
+    return found[0]
+
+
+def test_clean_run_of_eighty_conversations_has_no_warning() -> None:
+    assert given(many(80)) == []
+
+
+def test_unfinished_run_counts_what_was_sent() -> None:
+    records = [*many(80), not_sent("oversized: 1", prompt_id="x")]
+    of = plan(cell([(f"u{i}", "qa", 1) for i in range(90)]))
+    warning = only(given(records, of=of, whole=False), Code.INCOMPLETE)
+    assert "80 of 90" in warning.message
+    assert "--resume" in warning.remedy
+
+
+def test_lines_set_aside_are_told_one_by_one() -> None:
+    found = given(many(80), set_aside=("a torn", "b torn"))
+    assert [(w.code, w.message) for w in found] == [(Code.SET_ASIDE, "a torn"), (Code.SET_ASIDE, "b torn")]
+
+
+def test_doubles_are_named() -> None:
+    warning = only(given(many(80), doubles=(("c", "p3", 0, 0), ("c", "p4", 0, 0))), Code.DOUBLES)
+    assert "2 requests were measured twice (p3, p4)" in warning.message
+
+
+def test_failures_are_told_by_reason() -> None:
+    warning = only(
+        given([*many(80), failed("timeout", prompt_id="x"), failed("http 500: a", prompt_id="y")]), Code.FAILURES
+    )
+    assert "2 of 82 requests failed" in warning.message
+    assert "1 timeout" in warning.message
+    assert "1 http 500" in warning.message
+
+
+@pytest.mark.parametrize(("ended", "warned"), [(20, False), (21, True)])
+def test_more_than_a_fifth_ended_by_length(ended: int, warned: bool) -> None:
+    records = many(100)
+    records[:ended] = [replace(r, finish_reason="length") for r in records[:ended]]
+    found = given(records)
+    assert [w.code for w in found] == [Code.MANY_LENGTH] * warned
+    if warned:
+        assert "21 of 100" in found[0].message
+
+
+@pytest.mark.parametrize(("silent", "warned"), [(20, False), (21, True)])
+def test_more_than_a_fifth_without_a_step(silent: int, warned: bool) -> None:
+    nothing = from_histogram((0, 0, 0))
+    records = [*many(100 - silent, counters=COUNTERS)]
+    records += [answered(nothing, prompt_id=f"z{i}") for i in range(silent)]
+    found = [w for w in given(records) if w.code is not Code.FEW_CONVERSATIONS]
+    assert [w.code for w in found] == [Code.ZERO_STEPS] * warned
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(1, "too few for an interval"), (19, "too few"), (20, "approximate"), (79, "approximate")]
+)
+def test_few_conversations(n: int, words: str) -> None:
+    warning = only(given(many(n)), Code.FEW_CONVERSATIONS)
+    assert warning.message.startswith(f"{n} conversations")
+    assert words in warning.message
+
+
+def test_repeats_are_no_further_conversations() -> None:
+    records = [replace(r, repeat=repeat) for r in many(10) for repeat in range(10)]
+    assert "10 conversations" in only(given(records), Code.FEW_CONVERSATIONS).message
+
+
+def test_nothing_measured_is_not_called_few() -> None:
+    assert Code.FEW_CONVERSATIONS not in [w.code for w in given([failed()])]
+
+
+@pytest.mark.parametrize(("silent", "warned"), [(5, False), (6, True)])
+def test_coverage_under_ninety_five_percent(silent: int, warned: bool) -> None:
+    records = many(100)
+    records[:silent] = [answered(None, prompt_id=f"n{i}") for i in range(silent)]
+    found = given(records)
+    assert [w.code for w in found] == [Code.LOW_COVERAGE] * warned
+    if warned:
+        assert "94 of 100" in found[0].message
+        assert "6 no metrics object" in found[0].message
+
+
+def test_invalid_counters_are_told_by_identity() -> None:
+    broken = answered(replace(COUNTERS, histogram=(3, 1, 1)), prompt_id="x")
+    warning = only(given([*many(99), broken]), Code.INVALID_COUNTERS)
+    assert "1 answers left out: 1 histogram sum != steps" in warning.message
+
+
+def test_requests_that_differ_in_k() -> None:
+    warning = only(given([*many(99), answered(from_histogram((1, 1)), prompt_id="x")]), Code.MIXED_K)
+    assert "1, 2" in warning.message
+
+
+def test_server_that_counted_otherwise() -> None:
+    differs = Reconciliation(status="differs", reason="the server counted 9 steps: likely foreign traffic")
+    warning = only(given(many(80), reconciliation=differs), Code.UNRECONCILED)
+    assert "likely foreign traffic" in warning.message
+    missing = Reconciliation(status="not available", reason="no /metrics")
+    assert given(many(80), reconciliation=missing) == []
+
+
+def test_notes_on_the_data_name_their_set() -> None:
+    of = plan(cell([(f"p{i}", "qa", 1) for i in range(80)], notes=("categories 'A', 'a' differ",)))
+    assert only(given(many(80), of=of), Code.DATA_NOTE).message == "chat: categories 'A', 'a' differ"
+
+
+def test_synthetic_run_is_never_to_be_published() -> None:
+    of = plan(cell([(f"p{i}", "qa", 1) for i in range(80)]), synthetic="rates .8, .6")
+    warning = only(given(many(80), of=of), Code.SYNTHETIC)
+    assert "rates .8, .6" in warning.message
+    assert "never publish" in warning.remedy
+
+
+@pytest.mark.parametrize(("lags", "warned"), [((50.0, None), False), ((2.0, 51.0), True), ((None,), False)])
+def test_slow_event_loop(lags: tuple[float | None, ...], warned: bool) -> None:
+    ends = tuple(session_end(session=i, loop_lag_p99_ms=lag) for i, lag in enumerate(lags, 1))
+    found = given(many(80), sessions=ends)
+    assert [w.code for w in found] == [Code.SLOW_CLIENT] * warned
+    if warned:
+        assert "51 ms" in found[0].message
+
+
+def test_adaptive_verification_is_told() -> None:
+    of = plan(cell([(f"p{i}", "qa", 1) for i in range(80)]))
+    settings = {c.cell_id: {"adaptive": True} for c in of.cells}
+    warning = only(given(many(80), of=of, settings=settings), Code.ADAPTIVE)
+    assert "nominal" in warning.message
+    assert given(many(80), of=of, settings={c.cell_id: {"adaptive": None} for c in of.cells}) == []
+
+
+def test_warm_prefix_cache_is_told() -> None:
+    of = plan(cell([(f"p{i}", "qa", 1) for i in range(80)]), cold_cache=False)
+    only(given(many(80), of=of), Code.WARM_CACHE)
+
+
+@pytest.mark.parametrize(("engine", "warned"), [("vllm", True), ("llamacpp", False)])
+def test_prompt_that_the_cache_left_one_token_of_is_a_phantom_step(engine: str, warned: bool) -> None:
+    target = Target(engine=engine, model="target-a", drafter="drafter-a", k=2)
+    of = plan(cell([(f"p{i}", "qa", 1) for i in range(80)]), target=target)
+    records = many(80)
+    records[0] = replace(records[0], prompt_tokens=33, cached_tokens=32)
+    records[1] = replace(records[1], prompt_tokens=33, cached_tokens=31)
+    records[2] = replace(records[2], prompt_tokens=33, cached_tokens=None)
+    found = given(records, of=of)
+    assert [w.code for w in found] == [Code.PHANTOM] * warned
+    if warned:
+        assert found[0].message.startswith("1 answers")
+
+
+@pytest.mark.parametrize(("drafter", "warned"), [("drafter-a", True), ("ngram-simple", False), (None, True)])
+def test_tokens_of_no_step_are_told_but_for_drafters_that_skip_some(drafter: str | None, warned: bool) -> None:
+    # S = 3, A = 3: seven tokens are explained, nine are two too many; a deficit is none.
+    target = Target(engine="llamacpp", model="target-a", drafter=drafter, k=2)
+    of = plan(cell([(f"p{i}", "qa", 1) for i in range(80)]), target=target)
+    records = [replace(r, completion_tokens=7) for r in many(80)]
+    records[:2] = [replace(records[0], completion_tokens=9), replace(records[1], completion_tokens=6)]
+    found = given(records, of=of)
+    assert [w.code for w in found] == [Code.UNEXPLAINED] * warned
+    if warned:
+        assert found[0].message.startswith("2 tokens")
+
+
+def outcomes(sent: int, failures: int, unread: int = 0) -> list[acceptance.Outcome]:
+    records = many(sent - failures - unread)
+    records += [answered(None, prompt_id=f"n{i}") for i in range(unread)]
+    records += [failed(prompt_id=f"f{i}") for i in range(failures)]
+    return [acceptance.outcome(records[::2], len(records[::2])), acceptance.outcome(records[1::2], len(records[1::2]))]
+
+
+@pytest.mark.parametrize(
+    ("sent", "failures", "unread", "allowed", "words"),
+    [
+        (100, 0, 0, 0.05, None),
+        (100, 5, 0, 0.05, None),
+        (100, 6, 0, 0.05, "6 of 100 requests failed, more than --max-failures 5% allows"),
+        (100, 1, 0, 0.0, "1 of 100 requests failed"),
+        (100, 60, 0, 1.0, None),
+        (100, 0, 5, 0.05, None),
+        (100, 0, 6, 0.05, "coverage 94.0% is below 95%: 94 of 100"),
+        (100, 100, 0, 1.0, None),
+        (0, 0, 0, 0.05, None),
+    ],
+)
+def test_shortfall_pools_cells_and_starts_above_its_bounds(
+    sent: int, failures: int, unread: int, allowed: float, words: str | None
+) -> None:
+    got = shortfall(outcomes(sent, failures, unread), allowed)
+    if words is None:
+        assert got is None
+    else:
+        assert got is not None
+        assert words in got
