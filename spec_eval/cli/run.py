@@ -61,6 +61,8 @@ def run(
     from spec_eval.render.progress import Progress
 
     if resume is not None:
+        if suite is not None:
+            raise UsageError(f"{suite}: a resumed run keeps the suite of its plan; drop it or start a new run")
         _refuse_settings_with_resume()
         _finish(running.resume(resume, Progress(), base_url=base_url))
         return

@@ -36,7 +36,7 @@ class Answer:
             if event == DONE:
                 self.done = True
             else:
-                self._event(_parse(event), now_ns)
+                self._shaped(_parse(event), now_ns)
 
     def close(self) -> None:
         """The stream is at its end; AnswerError where it is not the end of an answer."""
@@ -73,12 +73,20 @@ class Answer:
         self._delta(message if isinstance(message, dict) else {"content": choice.get("text")})
         self.finish_reason = self.finish_reason or choice.get("finish_reason")
 
+    def _shaped(self, event: dict[str, Any], now_ns: int) -> None:
+        try:
+            self._event(event, now_ns)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise AnswerError(f"not a chat chunk: {head(str(event))}") from error
+
     def _event(self, event: dict[str, Any], now_ns: int) -> None:
         choices = event.get("choices")
         if not choices:
             self._check(event)
             self._usage(event.get("usage"))
         else:
+            if "error" in event:
+                self._check(event)
             choice = choices[0]
             delta = choice.get("delta")
             if delta and self._delta(delta) and self.first_token_ns is None:
@@ -94,9 +102,9 @@ class Answer:
         content = delta.get("content")
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if content:
-            self.text.append(content)
+            self.text.append(_words(content))
         if reasoning:
-            self.reasoning.append(reasoning)
+            self.reasoning.append(_words(reasoning))
         return bool(content or reasoning or delta.get("tool_calls"))
 
     def _usage(self, usage: object) -> None:
@@ -105,7 +113,8 @@ class Answer:
 
     def _check(self, event: dict[str, Any]) -> None:
         error = event.get("error")
-        if error is None and event.get("object") == "error":
+        # vLLM marks the object; an older llama.cpp sends it bare, in a field of its own
+        if error is None and (event.get("object") == "error" or ("code" in event and "message" in event)):
             error = event
         if error is not None:
             message = error.get("message") if isinstance(error, dict) else error
@@ -116,6 +125,12 @@ class Answer:
         table = self.usage.get(of) if of else self.usage
         value = table.get(name) if isinstance(table, dict) else None
         return value if is_count(value) else None
+
+
+def _words(value: object) -> str:
+    if not isinstance(value, str):
+        raise AnswerError(f"content is no text: {head(str(value))}")
+    return value
 
 
 def _parse(event: bytes) -> dict[str, Any]:

@@ -152,14 +152,14 @@ class ChatClient:
                 body=body,
                 stream=True,
                 stream_cls=AsyncStream[ChatCompletionChunk],
-                options={"headers": {"Accept-Encoding": "identity"}},
+                options={"headers": {"Accept-Encoding": "identity"} | self.engine.headers},
             )
             await self._read(stream.response, answer, pulse)
         except asyncio.CancelledError:
-            if pulse.expired is None:
+            # The watchdog's own cancellation is taken back; one from outside beside it is not.
+            if pulse.expired is None or task.uncancel() > 0:
                 self.aborted += 1
                 raise
-            task.uncancel()
             raise _Silent(pulse.expired) from None
         finally:
             self._pulses.discard(pulse)
@@ -273,9 +273,10 @@ def _retry_after(error: openai.APIStatusError, backoff: float) -> float | None:
     if error.status_code not in _RETRY_STATUS:
         return None
     try:
-        return min(float(error.response.headers["retry-after"]), _LONGEST_WAIT_S)
+        wait_s = float(error.response.headers["retry-after"])
     except (KeyError, ValueError):
         return backoff
+    return min(wait_s, _LONGEST_WAIT_S) if wait_s >= 0 else backoff  # NaN is not >= 0
 
 
 def _root_cause(error: BaseException) -> str:

@@ -56,6 +56,10 @@ class Engine(Protocol):
         """As declared by the user and written into every record."""
 
     @property
+    def headers(self) -> dict[str, str]:
+        """Request headers of its own."""
+
+    @property
     def tells_k(self) -> bool:
         """Whether its answers name k; else the longest draft seen stands for an unknown k."""
 

@@ -28,6 +28,11 @@ class LlamaCpp:
     )
     metrics_remedy: str = "start llama-server with --metrics"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """It promises keep-alive, yet closes the connection behind every streamed answer: a reuse would fail."""
+        return {"Connection": "close"}
+
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """Timings on every chunk; no reuse of a slot's old prompt, which changes batch shapes and so near-ties."""
         return {"timings_per_token": True, **({"cache_prompt": False} if cold_cache else {})}

@@ -26,6 +26,11 @@ class Vllm:
     )
     metrics_remedy: str = "start vLLM without --disable-log-stats"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """None."""
+        return {}
+
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """A fresh `cache_salt`: no prefix of an earlier request is found again.
 

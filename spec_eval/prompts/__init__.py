@@ -4,7 +4,7 @@
 whenever they are asked for, so that a set larger than memory can be driven.
 """
 
-from spec_eval.prompts.conversation import Conversation, Message, PromptEntry, PromptSet
+from spec_eval.prompts.conversation import Conversation, Message, PromptEntry, PromptsChanged, PromptSet
 from spec_eval.prompts.load import load
 
-__all__ = ["Conversation", "Message", "PromptEntry", "PromptSet", "load"]
+__all__ = ["Conversation", "Message", "PromptEntry", "PromptSet", "PromptsChanged", "load"]

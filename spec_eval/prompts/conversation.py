@@ -8,6 +8,10 @@ from dataclasses import dataclass, replace
 Message = dict[str, str]
 
 
+class PromptsChanged(ValueError):
+    """The rows are not what was indexed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """One prompt: the sampling unit of every interval.
@@ -54,18 +58,18 @@ class PromptSet:
     reread: Callable[[], Iterable[Conversation]]
 
     def __iter__(self) -> Iterator[Conversation]:
-        """Read the chosen conversations again, in order; ValueError where the data changed since it was indexed."""
+        """Read the chosen conversations again, in order; PromptsChanged where the data changed since it was indexed."""
         chosen = {entry.prompt_id: entry for entry in self.entries}
         for conversation in self.reread():
             entry = chosen.get(conversation.prompt_id)
             if entry is None:
                 continue
             if conversation.sha256 != entry.sha256:
-                raise ValueError(f"{self.source}: prompt {entry.prompt_id!r} changed while it was in use")
+                raise PromptsChanged(f"{self.source}: prompt {entry.prompt_id!r} changed while it was in use")
             del chosen[conversation.prompt_id]
             yield conversation
         if chosen:
-            raise ValueError(f"{self.source}: prompt {next(iter(chosen))!r} is gone since it was indexed")
+            raise PromptsChanged(f"{self.source}: prompt {next(iter(chosen))!r} is gone since it was indexed")
 
     def limited(self, conversations: int | None) -> "PromptSet":
         """At most that many conversations, dealt evenly over the categories; the same ones on every machine.

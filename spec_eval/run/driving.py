@@ -18,6 +18,7 @@ from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.errors import RunNotWhole, SpecEvalError, UsageError
+from spec_eval.prompts import PromptsChanged
 from spec_eval.recipe import Recipe
 from spec_eval.reconcile import reconcile
 from spec_eval.records import RequestRecord
@@ -87,6 +88,8 @@ def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Fi
         plan = plan.model_copy(update={"target": plan.target.model_copy(update={"base_url": base_url})})
     prepared = planning.reload(plan)
     with RunLock(folder.path):
+        if folder.settings() not in (None, plan.settings_sha256):
+            raise UsageError(f"{path}: plan.json has other settings than the run was begun with; start a new run")
         if folder.is_whole and not _missing(folder, plan):
             progress.note(f"{path}: whole already, nothing to do")
             return Finished(folder, _shortfall(folder, plan))
@@ -128,6 +131,9 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         except (KeyboardInterrupt, asyncio.CancelledError):
             session.reason = "interrupted"
             error = interrupted
+        except PromptsChanged as changed:
+            session.reason = "prompts changed"
+            error = RunNotWhole(f"{changed}; what was measured is kept, but cannot be gone on with: start a new run")
         except ServerGone as gone:
             session.reason = "server gone"
             error = RunNotWhole(

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from spec_eval import __version__, engines, profiles, prompts, recipe, suite
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
 from spec_eval.store import Cell, Plan, PromptRef, Target
-from spec_eval.suite import SuiteFile
+from spec_eval.suite import Sampling, SuiteFile
 
 EMBEDDED = "embedded"
 SYNTHETIC = "synthetic"
@@ -188,7 +190,13 @@ def _cells(file: SuiteFile, options: RunOptions, chosen: PromptSet, rows: int) -
         "max_tokens": options.max_tokens,
         "thinking": options.thinking,
     }
-    sampling = file.suite.sampling.model_copy(update={k: v for k, v in given.items() if v is not None})
+    chosen_sampling = file.suite.sampling.model_dump() | {k: v for k, v in given.items() if v is not None}
+    try:
+        sampling = Sampling.model_validate(chosen_sampling)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--" + str(first["loc"][0]).replace("_", "-")
+        raise UsageError(f"{option} {first['input']}: {first['msg']}; give another value") from error
     name = f"{SYNTHETIC}-{file.suite.name}" if options.known_answer else file.suite.name
     levels = options.concurrency or (file.suite.load.concurrency,)
     reference = PromptRef(

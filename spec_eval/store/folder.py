@@ -85,11 +85,18 @@ class RunFolder:
         if not (self.path / "sessions.jsonl").exists() and not (self.path / "requests.jsonl").exists():
             shutil.rmtree(self.path)
 
+    def settings(self) -> str | None:
+        """settings_sha256 that the first session began with, or None before it."""
+        found = (line.get("settings_sha256") for line in self._session_lines() if line.get("event") == "start")
+        return next(found, None)
+
     def start_session(self, started: str) -> int:
         """Number of the session that begins now, from 1."""
         number = 1 + self.sessions_started()
-        synthetic = {"synthetic": True} if self.plan().synthetic else {}
-        self._append_session({"event": "start", "session": number, "started": started, **synthetic})
+        plan = self.plan()
+        synthetic = {"synthetic": True} if plan.synthetic else {}
+        start = {"event": "start", "session": number, "started": started, "settings_sha256": plan.settings_sha256}
+        self._append_session(start | synthetic)
         return number
 
     def end_session(self, end: SessionEnd) -> None:
