@@ -32,6 +32,7 @@ class Code(StrEnum):
     DOUBLES = "measured_twice"
     DATA_NOTE = "data_note"
     SYNTHETIC = "synthetic"
+    STANDIN = "standin_data"
     SLOW_CLIENT = "slow_client"
     ADAPTIVE = "adaptive"
     WARM_CACHE = "warm_prefix_cache"
@@ -57,9 +58,11 @@ def run_warnings(
         *_answers(outcome, figures),
         *_counters(plan, manifest, outcome, records),
     ]
-    for cell in plan.cells:
+    if plan.standin:
+        found.append(Warning(Code.STANDIN, "stand-in rows in place of a real set", "never report these under its name"))
+    for cell in {cell.dataset: cell for cell in plan.cells}.values():
         found += [
-            Warning(Code.DATA_NOTE, f"{cell.dataset}: {note}", "mend the data set") for note in cell.prompts.notes
+            Warning(Code.DATA_NOTE, f"{cell.dataset}: {note}", "know your data set") for note in cell.prompts.notes
         ]
     found += _server(plan, manifest, records)
     found += _unexplained(plan, figures)
@@ -156,7 +159,7 @@ def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: 
         found.append(
             Warning(Code.INVALID_COUNTERS, f"{outcome.invalid} answers left out: {reasons}", "check --engine and --k")
         )
-    ks = {r.counters.k for r in records.records if r.counters is not None}
+    ks = {r.counters.k for r in records.records if r.counters is not None and r.counters.steps}
     if len(ks) > 1:
         message = f"requests differ in k: {', '.join(map(str, sorted(ks)))}"
         found.append(Warning(Code.MIXED_K, message, "give --k, the draft tokens a step"))

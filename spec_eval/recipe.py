@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from spec_eval import shipped
+from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
-from spec_eval.suite import Frozen, parse_toml
+from spec_eval.toml import Frozen
 
 EMBEDDED = "smollm2-ngram"
 
@@ -56,8 +56,4 @@ def find(name: str) -> Recipe:
     if path.suffix != ".toml" or not path.is_file():
         known = ", ".join(sorted(p.stem for p in shipped.folder("recipes").glob("*.toml")))
         raise UsageError(f"no recipe {name!r}; shipped: {known}; or give the path of a .toml file")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}; a recipe is a UTF-8 TOML file") from error
-    return parse_toml(Recipe, text, path)
+    return toml.parse(Recipe, toml.read_text(path), path)

@@ -3,11 +3,13 @@
 `docs/design/metrics.md` defines every figure named here. Integers only: a ratio is never stored.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 SCHEMA_VERSION = 1
+OVERSIZED = "oversized"
 
 Status = Literal["ok", "failed", "not_sent"]
 Source = Literal["response", "timings", "scrape"]
@@ -75,6 +77,12 @@ class RequestRecord:
     def unit(self) -> tuple[str, str, int, int]:
         """What is measured once: (cell_id, prompt_id, turn, repeat)."""
         return self.cell_id, self.prompt_id, self.turn, self.repeat
+
+    @property
+    def settled(self) -> bool:
+        """Whether asking again would be pointless: answered, or too long for the server."""
+        oversized = (self.failure_reason or "").startswith(OVERSIZED)
+        return self.status == "ok" or (self.status == "not_sent" and oversized)
 
     def to_json(self) -> dict[str, Any]:
         """Plain types, `schema_version` first."""
@@ -158,9 +166,18 @@ def _per_step_breach(c: SpecCounters) -> str | None:
         return "per-step drafted does not add up"
     if drafted is not None and any(not 1 <= d <= c.k for d in drafted):
         return "a step drafted more than k"
+    if accepted is not None and any(a > c.k for a in accepted):
+        return "a step accepted more than k"
+    if accepted is not None and c.histogram is not None and _tally(accepted, c.k) != c.histogram:
+        return "per-step accepted does not give the histogram"
     if accepted is not None and drafted is not None and any(a > d for a, d in zip(accepted, drafted, strict=True)):
         return "a step accepted more than it drafted"
     return None
+
+
+def _tally(accepted: Sequence[int], k: int) -> tuple[int, ...]:
+    counts = Counter(accepted)
+    return tuple(counts[j] for j in range(k + 1))
 
 
 def padded_histogram(histogram: Sequence[object], k: int) -> tuple[int, ...] | None:

@@ -1,38 +1,29 @@
-"""Suites: TOML into frozen types.
+"""Suites: what is measured.
 
-A suite says what is measured: the data set and its revision, how a row becomes a prompt, sampling and limits.
-A misspelt key is an error that names the nearest known one, since a setting silently ignored spoils a figure.
+A simple suite names a data set and its revision, how a row becomes a conversation, sampling and load. A compound
+suite makes the tables of a card in one call: it lists cells, each a simple suite at settings of its own.
 """
 
-import difflib
 import hashlib
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from spec_eval import shipped
+from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
-
-SCHEMA_VERSION = 1
-
-
-class Frozen(BaseModel):
-    """Base of everything that is read from TOML."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-T = TypeVar("T", bound=Frozen)
+from spec_eval.toml import Frozen
 
 
 class DataSpec(Frozen):
     """Where the rows come from.
 
-    Either `file` (beside the suite), or `hub` with `config`, `split` and a pinned `revision`; `local` are the
-    patterns under `--data-dir` that hold the same rows. `rows` and `sha256` (of the prompts as built) are checked.
+    Either `file` (beside the suite), or `hub` with `config`, `split` and a pinned `revision`; `hub_files` names the
+    files of the repository where it has no configs. `local` are the patterns under `--data-dir` that hold the same
+    rows. `rows` and `sha256` (of the prompts as built) are checked; `local_sha256` where the local rows are another
+    edition. `standin` is what a stand-in of the set is called, after "stand-in-", so that made-up rows never carry
+    the real name.
     """
 
     file: str | None = None
@@ -40,9 +31,12 @@ class DataSpec(Frozen):
     config: str | None = None
     split: str | None = None
     revision: str | None = None
+    hub_files: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     rows: int | None = Field(default=None, gt=0)
     sha256: str | None = None
+    local_sha256: str | None = None
+    standin: str | None = None
     licence: str
     gated: bool = False
 
@@ -56,17 +50,28 @@ class DataSpec(Frozen):
 
 
 class PromptSpec(Frozen):
-    """How a row becomes a conversation.
+    """How a row becomes a conversation, in exactly one of three ways.
 
     template: one user turn; `{column}` is replaced, every other brace stays as it is.
-    id: column of the prompt's name (the row's number where absent). category: column, or `category_name` for all.
+    turns: column with a list of user turns. messages: column with a list of messages, sent as they are.
+    adapter: reads rows of an odd shape first. id: column of the prompt's name (the row's number where absent).
+    category: column, or `category_name` for all.
     """
 
-    template: str
+    template: str | None = None
+    turns: str | None = None
+    messages: str | None = None
+    adapter: Literal["speed-bench", "mt-bench", "mrcr"] | None = None
     id: str | None = None
     category: str | None = None
     category_name: str | None = None
     subcategory: str | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "PromptSpec":
+        if sum(way is not None for way in (self.template, self.turns, self.messages)) != 1:
+            raise ValueError("prompt needs exactly one of template, turns and messages")
+        return self
 
 
 class Sampling(Frozen):
@@ -84,6 +89,10 @@ class Sampling(Frozen):
     frequency_penalty: float | None = None
     thinking: bool | None = None
 
+    def over(self, other: "Sampling") -> "Sampling":
+        """These settings, and those of `other` where these are null."""
+        return other.model_copy(update=self.model_dump(exclude_none=True))
+
 
 class Load(Frozen):
     """How the requests are sent: concurrent conversations, and how often each prompt is asked."""
@@ -92,8 +101,15 @@ class Load(Frozen):
     repeats: int = Field(default=1, gt=0)
 
 
+class Select(Frozen):
+    """Which rows: those of these categories, and of them the first so many of each."""
+
+    categories: tuple[str, ...] = ()
+    first: int | None = Field(default=None, gt=0)
+
+
 class Suite(Frozen):
-    """One suite file."""
+    """One data set at one setting. `first_turn_only` drops later turns, as several tools do."""
 
     schema_version: int
     name: str
@@ -103,6 +119,8 @@ class Suite(Frozen):
     prompt: PromptSpec
     sampling: Sampling
     load: Load = Load()
+    select: Select = Select()
+    first_turn_only: bool = False
 
     @model_validator(mode="after")
     def _sampling_is_stated(self) -> "Suite":
@@ -111,10 +129,51 @@ class Suite(Frozen):
         return self
 
 
+class CellSpec(Frozen):
+    """One cell of a compound suite.
+
+    id: unique in the suite. table: heading of the table its rows go into. title: of its row, or of its rows' prefix.
+    rows: one row for the cell, or one for each category in the order of `order`.
+    """
+
+    id: str
+    suite: str
+    table: str
+    title: str
+    rows: Literal["cell", "category"] = "cell"
+    order: tuple[str, ...] = ()
+    sampling: Sampling = Sampling()
+    load: Load | None = None
+    select: Select | None = None
+
+
+class CompoundSuite(Frozen):
+    """The tables of a card. not_stated: facts that the card leaves open; choices: how we filled them, by name."""
+
+    schema_version: int
+    name: str
+    title: str
+    description: str = ""
+    not_stated: tuple[str, ...] = ()
+    choices: dict[str, str] = Field(default_factory=dict)
+    engine: str | None = None
+    drafter: str | None = None
+    sampling: Sampling
+    load: Load = Load()
+    cells: tuple[CellSpec, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ids_differ(self) -> "CompoundSuite":
+        ids = [cell.id for cell in self.cells]
+        if doubled := {name for name in ids if ids.count(name) > 1}:
+            raise ValueError(f"cells share the id {min(doubled)!r}")
+        return self
+
+
 class SuiteFile(Frozen):
     """A suite with the text it was read from: the text and its hash go into the plan."""
 
-    suite: Suite
+    suite: Suite | CompoundSuite
     path: Path
     text: str
 
@@ -128,6 +187,13 @@ class SuiteFile(Frozen):
         """Of the file's text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    @property
+    def simple(self) -> Suite:
+        """The suite, where it is not a compound one; UsageError where it is."""
+        if isinstance(self.suite, CompoundSuite):
+            raise UsageError(f"{self.path}: a compound suite; a cell names a simple one")
+        return self.suite
+
 
 def find(name: str) -> SuiteFile:
     """The suite called `name` among the shipped ones, or the TOML file at that path."""
@@ -135,24 +201,21 @@ def find(name: str) -> SuiteFile:
     path = shipped_path if shipped_path.is_file() else Path(name)
     if path.suffix != ".toml" or not path.is_file():
         known = [p.stem for p in _files()]
-        hint = _nearest(name, known)
-        raise UsageError(f"no suite {name!r}{hint}; shipped: {', '.join(known)}; or give the path of a .toml file")
+        raise UsageError(
+            f"no suite {name!r}{toml.nearest(name, known)}; `spec-eval list suites` names them, or give a .toml file"
+        )
     return read(path)
-
-
-def restored(text: str, name: str, path: str | None) -> SuiteFile:
-    """A suite as a plan holds it: its text, and where files named in it lie (null: among the shipped ones)."""
-    where = Path(path) if path else shipped.folder("suites") / f"{name}.toml"
-    return SuiteFile(suite=parse_toml(Suite, text, where), path=where, text=text)
 
 
 def read(path: Path) -> SuiteFile:
     """Parse one suite file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}; a suite is a UTF-8 TOML file") from error
-    return SuiteFile(suite=parse_toml(Suite, text, path), path=path, text=text)
+    return restored(toml.read_text(path), path)
+
+
+def restored(text: str, path: Path) -> SuiteFile:
+    """A suite from its text; `path` anchors the files that it names, and stands in messages."""
+    model: Any = CompoundSuite if "cells" in toml.tables(text, path) else Suite
+    return SuiteFile(suite=toml.parse(model, text, path), path=path, text=text)
 
 
 def shipped_suites() -> Iterator[SuiteFile]:
@@ -160,49 +223,5 @@ def shipped_suites() -> Iterator[SuiteFile]:
     return map(read, _files())
 
 
-def parse_toml(model: type[T], text: str, where: Path) -> T:
-    """`text` as `model`, its `schema_version` checked first; UsageError names file, key and the nearest known key."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where}: not TOML: {error}") from error
-    if raw.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(
-            f"{where}: schema_version {raw.get('schema_version')!r}, this spec-eval reads {SCHEMA_VERSION}; "
-            f"set `schema_version = {SCHEMA_VERSION}` or install the version that wrote it"
-        )
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        raise UsageError(f"{where}: {_explain(error, model)}") from error
-
-
 def _files() -> list[Path]:
     return sorted(shipped.folder("suites").glob("*.toml"))
-
-
-def _explain(error: ValidationError, model: type[BaseModel]) -> str:
-    errors = error.errors()
-    # A misspelt key often brings "field required" along; the misspelling is what to mend.
-    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    location = [str(part) for part in first["loc"]]
-    if first["type"] == "extra_forbidden":
-        known = _known_keys(model, location[:-1])
-        return f"unknown key {'.'.join(location)!r}{_nearest(location[-1], known)}"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{'.'.join(location) or 'file'}: {first['msg']}{more}"
-
-
-def _known_keys(model: type[BaseModel], location: list[str]) -> list[str]:
-    current: Any = model
-    for part in location:
-        annotation = current.model_fields[part].annotation if part in current.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        current = annotation
-    return list(current.model_fields)
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f", did you mean {close[0]!r}?" if close else (f"; known keys: {', '.join(known)}" if known else "")

@@ -1,8 +1,8 @@
 """Records into the rows of a report. Every figure in it comes from `acceptance`; nothing is pooled here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from spec_eval import acceptance, guards
 from spec_eval.acceptance import Figures, Outcome
@@ -10,14 +10,27 @@ from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Manifest, Plan, Reconciliation, RunFolder
 
 N = TypeVar("N")
-By = Literal["category", "dataset", "turn"]
+Unit = tuple[str, str, int, int]
+Grades = Mapping[Unit, Mapping[str, Any]]
+By = Literal["category", "dataset", "turn", "bin", "official-bin"]
+# Prompt lengths in tokens of the server's own count, edges included, as model cards bin them.
+BINS = ((0, 8192), (8193, 16384), (16385, 32768), (32769, 65536), (65537, 131072))
+# MRCR's own: o200k_base tokens of prompt and answer together, upper edges.
+OFFICIAL_EDGES = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
+NO_LENGTH = "length not known"
+BEYOND = f">{BINS[-1][1]}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: the requests of one cell, or of one category or turn of it."""
+    """One line of a table: the requests of one cell, or of one category, turn or bin of it.
+
+    title: of the cell. label: what the row stands for within it, or null. table: heading it goes under, or null.
+    grade: mean over the graded answers, or null.
+    """
 
     run_id: str
+    table: str | None
     dataset: str
     title: str
     label: str | None
@@ -25,6 +38,7 @@ class Row:
     concurrency: int | None
     outcome: Outcome
     figures: Figures
+    grade: float | None = None
 
 
 @dataclass(frozen=True)
@@ -43,14 +57,25 @@ class RunReport:
         """Whether everything planned was driven to its end."""
         return self.manifest is not None
 
+    @property
+    def tables(self) -> list[tuple[str | None, list[Row]]]:
+        """(heading, rows) in order; a simple suite has one table, and the pooled requests as its last row."""
+        grouped: dict[str | None, list[Row]] = {}
+        for row in self.rows:
+            grouped.setdefault(row.table, []).append(row)
+        if None in grouped:
+            grouped[None].append(self.overall)
+        return list(grouped.items())
 
-def build(folder: RunFolder, by: By = "category") -> RunReport:
-    """Read a run folder and make its rows, in the order of the plan."""
+
+def build(folder: RunFolder, by: By | None = None) -> RunReport:
+    """Read a run folder and make its rows, in the order of the plan; `by` overrules what the suite lays out."""
     plan, manifest, read = folder.plan(), folder.manifest(), folder.records()
     planned = {unit for cell in plan.cells for unit in cell.units()}
     records = [r for r in read.records if r.unit in planned]
-    rows = [row for cell in plan.cells for row in _cell_rows(plan, cell, records, by)]
-    overall = _row(plan, plan.cells, None, records, plan.planned())
+    grades = folder.grades()
+    rows = [row for cell in plan.cells for row in _cell_rows(plan, cell, records, by, grades)]
+    overall = _row(plan, plan.cells, None, records, plan.planned(), grades)
     return RunReport(
         plan=plan,
         manifest=manifest,
@@ -65,26 +90,97 @@ def _unfinished() -> Reconciliation:
     return Reconciliation(status="not available", reason="the run is not whole")
 
 
-def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By) -> list[Row]:
+def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By | None, grades: Grades) -> list[Row]:
     mine = [r for r in records if r.cell_id == cell.cell_id]
-    if by == "dataset":
-        return [_row(plan, (cell,), None, mine, cell.repeats * sum(turns for _, _, turns in cell.prompts.units))]
-    planned: dict[str, int] = {}
+    if by == "dataset" or (by is None and cell.rows == "cell"):
+        return [_row(plan, (cell,), None, mine, cell.planned(), grades)]
+    if by == "bin":
+        return _binned(plan, cell, mine, [f"{low}-{high}" for low, high in BINS], _bin, grades)
+    if by == "official-bin":
+        edges = zip((0, *OFFICIAL_EDGES), OFFICIAL_EDGES, strict=False)
+        labels = [f"o200k {low + 1 if low else low}-{high}" for low, high in edges]
+        return _binned(plan, cell, mine, labels, lambda record: _official_bin(record, grades, labels), grades)
+    key: Callable[[RequestRecord], str] = _turn if by == "turn" else _category
+    planned: dict[str, int] = dict.fromkeys(cell.order if by is None else (), 0)
     for _, category, turns in cell.prompts.units:
         for turn in range(turns):
-            key = category if by == "category" else str(turn + 1)
-            planned[key] = planned.get(key, 0) + cell.repeats
-    grouped: dict[str, list[RequestRecord]] = {key: [] for key in planned}
-    for record in mine:
-        grouped[record.category if by == "category" else str(record.turn + 1)].append(record)
-    return [_row(plan, (cell,), key, grouped[key], planned[key]) for key in planned]
+            label = str(turn + 1) if by == "turn" else category
+            planned[label] = planned.get(label, 0) + cell.repeats
+    grouped = _grouped(mine, key)
+    return [_row(plan, (cell,), label, grouped.get(label, []), planned[label], grades) for label in planned]
 
 
-def _row(plan: Plan, cells: Sequence[Cell], label: str | None, records: Sequence[RequestRecord], planned: int) -> Row:
+def _binned(
+    plan: Plan,
+    cell: Cell,
+    records: Sequence[RequestRecord],
+    labels: Sequence[str],
+    key: Callable[[RequestRecord], str],
+    grades: Grades,
+) -> list[Row]:
+    """By length; a request whose length nobody knows is counted, not guessed."""
+    grouped = _grouped(records, key)
+    shown = [*labels, *(extra for extra in (BEYOND, NO_LENGTH) if extra in grouped)]
+    rows = [_row(plan, (cell,), label, found := grouped.get(label, []), len(found), grades) for label in shown]
+    if missing := cell.planned() - len(records):
+        rows.append(_row(plan, (cell,), f"not recorded, {NO_LENGTH}", [], missing, grades))
+    return rows
+
+
+def _grouped(records: Sequence[RequestRecord], key: Callable[[RequestRecord], str]) -> dict[str, list[RequestRecord]]:
+    grouped: dict[str, list[RequestRecord]] = {}
+    for record in records:
+        grouped.setdefault(key(record), []).append(record)
+    return grouped
+
+
+def _category(record: RequestRecord) -> str:
+    return record.category
+
+
+def _turn(record: RequestRecord) -> str:
+    return str(record.turn + 1)
+
+
+def _bin(record: RequestRecord) -> str:
+    tokens = record.prompt_tokens
+    if tokens is None:
+        return NO_LENGTH
+    return next((f"{low}-{high}" for low, high in BINS if low <= tokens <= high), BEYOND)
+
+
+def _official_bin(record: RequestRecord, grades: Grades, labels: Sequence[str]) -> str:
+    tokens = grades.get(record.unit, {}).get("o200k_tokens")
+    if tokens is None:
+        return NO_LENGTH
+    edges = zip(OFFICIAL_EDGES, labels, strict=True)
+    return next((label for edge, label in edges if tokens <= edge), BEYOND)
+
+
+def _mean_grade(records: Sequence[RequestRecord], grades: Grades) -> float | None:
+    found = [g for r in records if (g := grades.get(r.unit, {}).get("grade")) is not None]
+    return sum(found) / len(found) if found else None
+
+
+def _only(values: Iterable[N]) -> N | None:
+    """The value that all share, or None: a setting in which cells differ is none of the whole."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _row(
+    plan: Plan,
+    cells: Sequence[Cell],
+    label: str | None,
+    records: Sequence[RequestRecord],
+    planned: int,
+    grades: Grades,
+) -> Row:
     first = cells[0]
     single = len(cells) == 1
     return Row(
         run_id=plan.run_id,
+        table=first.table if single else None,
         dataset=first.dataset if single else plan.suite_name,
         title=first.title if single else plan.suite_name,
         label=label,
@@ -92,10 +188,5 @@ def _row(plan: Plan, cells: Sequence[Cell], label: str | None, records: Sequence
         concurrency=_only(c.concurrency for c in cells),
         outcome=acceptance.outcome(records, planned),
         figures=acceptance.figures(records),
+        grade=_mean_grade(records, grades),
     )
-
-
-def _only(values: Iterable[N]) -> N | None:
-    """The value that all share, or null."""
-    first, *others = dict.fromkeys(values)
-    return None if others else first

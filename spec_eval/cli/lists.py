@@ -1,9 +1,12 @@
 """spec-eval list."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from spec_eval.suite import DataSpec
 
 
 class Thing(StrEnum):
@@ -38,24 +41,48 @@ def show(
         print(json.dumps(rows, indent=2))
         return
     for row in rows:
-        print(f"{row['name']}: " + ", ".join(f"{value}" for name, value in row.items() if name != "name" and value))
+        print(f"{row['name']}: {'; '.join(_words(name, value) for name, value in row.items() if name != 'name')}")
+
+
+def _words(name: str, value: object) -> str:
+    label = name.replace("_", " ")
+    if isinstance(value, bool):
+        return label if value else f"not {label}"
+    return f"{value}" if name in ("description", "cells", "counters", "source") else f"{label} {value}"
 
 
 def _suites() -> list[dict[str, object]]:
-    from spec_eval.suite import shipped_suites
+    from spec_eval.suite import CompoundSuite, shipped_suites
 
-    return [
-        {
-            "name": file.suite.name,
-            "description": file.suite.description,
-            "rows": file.suite.data.rows,
-            "source": file.suite.data.hub or "shipped with spec-eval",
-            "revision": file.suite.data.revision,
-            "licence": file.suite.data.licence,
-            "gated": file.suite.data.gated,
-        }
-        for file in shipped_suites()
-    ]
+    rows: list[dict[str, object]] = []
+    for file in shipped_suites():
+        suite = file.suite
+        if isinstance(suite, CompoundSuite):
+            members = ", ".join(dict.fromkeys(cell.suite for cell in suite.cells))
+            cells = f"{len(suite.cells)} cells of {members}"
+            rows.append({"name": suite.name, "description": suite.description, "cells": cells})
+            continue
+        data = suite.data
+        rows.append(
+            {
+                "name": suite.name,
+                "description": suite.description,
+                "rows": data.rows,
+                "turns": "several" if suite.prompt.turns else "one",
+                "source": data.hub or "shipped with spec-eval",
+                "revision": data.revision,
+                "licence": data.licence,
+                "gated": data.gated,
+                "on_this_machine": _is_here(data),
+            }
+        )
+    return rows
+
+
+def _is_here(data: "DataSpec") -> bool:
+    from spec_eval.prompts import hub
+
+    return data.file is not None or hub.is_here(data)
 
 
 def _engines() -> list[dict[str, object]]:

@@ -26,6 +26,8 @@ class By(StrEnum):
     CATEGORY = "category"
     DATASET = "dataset"
     TURN = "turn"
+    BIN = "bin"
+    OFFICIAL_BIN = "official-bin"
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN...")],
     form: Annotated[Format | None, typer.Option("--format", help="md on a file, a table on a terminal")] = None,
-    by: Annotated[By, typer.Option(help="what a row stands for")] = By.CATEGORY,
+    by: Annotated[By | None, typer.Option(help="what a row stands for; as the suite lays it out if not given")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="file to write instead of standard output")
     ] = None,
@@ -46,7 +48,7 @@ def report(
     from spec_eval import tables
     from spec_eval.store import RunFolder
 
-    reports = [tables.build(RunFolder.open(path), by.value) for path in runs]
+    reports = [tables.build(RunFolder.open(path), by.value if by else None) for path in runs]
     if form is None and output is None and _on_terminal():
         from spec_eval.render import console
 

@@ -38,6 +38,10 @@ def run(
     no_cache_salt: Annotated[
         bool, typer.Option("--no-cache-salt", help="let answers use a warm prefix cache: adds phantom steps")
     ] = False,
+    first_turn_only: Annotated[bool, typer.Option("--first-turn-only", help="drop the later turns")] = False,
+    reasoning_in_history: Annotated[
+        bool, typer.Option("--reasoning-in-history", help="send the model's reasoning back with its answers")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="at most this many conversations, the same everywhere")
     ] = None,
@@ -77,6 +81,8 @@ def run(
         drafter=drafter,
         k=k,
         known_answer=known_answer,
+        first_turn_only=first_turn_only,
+        reasoning_in_history=reasoning_in_history,
         adaptive=adaptive,
         cold_cache=not no_cache_salt,
         limit=limit,

@@ -5,11 +5,12 @@ import gc
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spec_eval.drivers.chat import ChatClient, ChatRequest, ChatResult, sampling_body
+from spec_eval.drivers.room import Room
 from spec_eval.prompts import Conversation, Message
-from spec_eval.records import RequestRecord
+from spec_eval.records import OVERSIZED, RequestRecord
 from spec_eval.suite import Sampling
 
 Unit = tuple[str, str, int, int]
@@ -21,6 +22,8 @@ class Job:
     """One cell's share of the work, as the driver needs it.
 
     done: records of turns that need not be asked again, so that their answers can stand in the history.
+    room: what the server takes; a longer prompt is not sent (null: all are).
+    reasoning_in_history: whether the model's reasoning goes back in with its answers.
     """
 
     cell_id: str
@@ -31,7 +34,9 @@ class Job:
     repeats: int
     seed: int | None
     conversations: Callable[[], Iterator[Conversation]]
+    room: Room | None = None
     done: dict[Unit, RequestRecord] = field(default_factory=dict)
+    reasoning_in_history: bool = False
 
 
 class ServerGone(Exception):
@@ -84,10 +89,14 @@ class _Strikes:
     limit: int
     count: int = 0
 
+    last: str | None = None
+
     def note(self, result: ChatResult) -> None:
-        self.count = 0 if result.connected else self.count + 1
+        self.count, self.last = (0, None) if result.connected else (self.count + 1, result.failure)
+
+    def judge(self) -> None:
         if self.count >= self.limit:
-            raise ServerGone(result.failure)
+            raise ServerGone(self.last)
 
 
 def _is_done(job: Job, conversation: Conversation, repeat: int) -> bool:
@@ -103,20 +112,46 @@ async def _converse(
     on_record: Callable[[RequestRecord], None],
     strikes: _Strikes,
 ) -> None:
-    """All turns in order; the model's own answers go back in, its reasoning does not."""
+    """All turns in order; the model's own answers go back in, its reasoning only where asked for."""
     history: list[Message] = []
     failed = False
     for turn, messages in enumerate(conversation.turns):
         history.extend(messages)
         held = job.done.get((job.cell_id, conversation.prompt_id, turn, repeat))
         if held is None:
-            result = None if failed else await _ask(job, client, conversation, turn, repeat, history)
-            held = _record(job, conversation, turn, repeat, result)
+            held = await _turn(job, client, conversation, turn, repeat, history, failed, strikes)
             on_record(held)
-            if result is not None:
-                strikes.note(result)
+            strikes.judge()
         failed = failed or held.status != "ok"
-        history.append({"role": "assistant", "content": held.text or ""})
+        history.append(_answer(held, job))
+
+
+async def _turn(
+    job: Job,
+    client: ChatClient,
+    conversation: Conversation,
+    turn: int,
+    repeat: int,
+    history: list[Message],
+    failed: bool,
+    strikes: "_Strikes",
+) -> RequestRecord:
+    """Ask, unless it would be in vain."""
+    if failed:
+        return _record(job, conversation, turn, repeat, None, not_sent=EARLIER_TURN)
+    if job.room is not None and (tokens := await job.room.too_long(history)) is not None:
+        reason = f"{OVERSIZED}: {tokens} tokens, the server takes {job.room.limit}"
+        return replace(_record(job, conversation, turn, repeat, None, not_sent=reason), prompt_tokens=tokens)
+    result = await _ask(job, client, conversation, turn, repeat, history)
+    strikes.note(result)
+    return _record(job, conversation, turn, repeat, result)
+
+
+def _answer(record: RequestRecord, job: Job) -> Message:
+    message = {"role": "assistant", "content": record.text or ""}
+    if job.reasoning_in_history and record.reasoning_text:
+        message["reasoning_content"] = record.reasoning_text
+    return message
 
 
 async def _ask(
@@ -126,8 +161,16 @@ async def _ask(
     return await client.ask(ChatRequest(job.model, tuple(history), sampling_body(job.sampling, seed)))
 
 
-def _record(job: Job, conversation: Conversation, turn: int, repeat: int, result: ChatResult | None) -> RequestRecord:
-    """Of an answer, or of a turn that was not sent because an earlier one failed."""
+def _record(
+    job: Job,
+    conversation: Conversation,
+    turn: int,
+    repeat: int,
+    result: ChatResult | None,
+    *,
+    not_sent: str | None = None,
+) -> RequestRecord:
+    """Of an answer, or of a turn that was `not_sent` for that reason."""
     sent = result is not None and job.seed is not None
     reading = result.reading if result else None
     return RequestRecord(
@@ -141,7 +184,7 @@ def _record(job: Job, conversation: Conversation, turn: int, repeat: int, result
         seed_sent=request_seed(job.seed or 0, conversation.prompt_id, turn, repeat) if sent else None,
         attempt=result.attempt if result else 0,
         status="not_sent" if result is None else ("failed" if result.failure else "ok"),
-        failure_reason=EARLIER_TURN if result is None else result.failure,
+        failure_reason=not_sent if result is None else result.failure,
         finish_reason=result.finish_reason if result else None,
         start_ns=result.start_ns if result else None,
         first_token_ns=result.first_token_ns if result else None,

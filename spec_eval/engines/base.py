@@ -85,5 +85,12 @@ class Engine(Protocol):
         drafts than it counts (adaptive verification), so `drafted` is not to be kept.
         """
 
+    @property
+    def reserves_answer(self) -> bool:
+        """Whether it refuses a prompt that leaves no room for max_tokens; else it cuts the answer short."""
+
+    def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:
+        """Tokens of the rendered prompt by the server's own tokenizer; None where it does not offer that."""
+
     def identify(self, endpoint: Endpoint) -> Identity:
         """Ask the server; EnvironmentFault where it is not there or is not this engine."""

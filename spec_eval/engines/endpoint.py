@@ -52,7 +52,19 @@ class Endpoint:
 
     def get(self, path: str, timeout_s: float = TIMEOUT_S) -> Reply:
         """GET root + path, past any proxy; an HTTP error is a Reply, no connection is an EnvironmentFault."""
-        request = urllib.request.Request(f"{self.root}{path}", headers={"Accept": "*/*"})  # noqa: S310 # scheme checked in `at`
+        return self._ask(path, None, timeout_s)
+
+    def post_json_or_none(self, path: str, body: dict[str, Any]) -> Any:
+        """The parsed answer to a POST, or None where the server does not offer this."""
+        try:
+            reply = self._ask(path, json.dumps(body).encode(), TIMEOUT_S)
+            return json.loads(reply.text) if reply.status == 200 else None
+        except (EnvironmentFault, json.JSONDecodeError):
+            return None
+
+    def _ask(self, path: str, body: bytes | None, timeout_s: float) -> Reply:
+        headers = {"Accept": "*/*", **({"Content-Type": "application/json"} if body is not None else {})}
+        request = urllib.request.Request(f"{self.root}{path}", body, headers)  # noqa: S310 # scheme checked in `at`
         if self.api_key:
             request.add_header("Authorization", f"Bearer {self.api_key}")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -22,6 +22,7 @@ class LlamaCpp:
 
     name: str = "llamacpp"
     tells_k: bool = False
+    reserves_answer: bool = False
     metrics_prefix: str = "llamacpp:"
     remedy: str = (
         "llama.cpp hands its counters over in streamed timings; use a build from b10434 on, started with a drafter"
@@ -40,6 +41,18 @@ class LlamaCpp:
     def reader(self, k: int | None, *, nominal_drafts: bool = False) -> "TimingsReader":  # noqa: ARG002 # always exact
         """Without k, the longest draft seen in the answer stands for it."""
         return TimingsReader(k)
+
+    def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:  # noqa: ARG002 # one model a server
+        """From /apply-template and /tokenize."""
+        rendered = endpoint.post_json_or_none("/apply-template", {"messages": messages})
+        prompt = rendered.get("prompt") if isinstance(rendered, dict) else None
+        if not isinstance(prompt, str):
+            return None
+        answer = endpoint.post_json_or_none(
+            "/tokenize", {"content": prompt, "add_special": True, "parse_special": True}
+        )
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        return len(tokens) if isinstance(tokens, list) else None
 
     def identify(self, endpoint: Endpoint) -> Identity:
         """From /v1/models, /props and /slots."""
@@ -77,7 +90,7 @@ class TimingsReader:
         self._seen_chunk = False
         self._bad = False
         self._token = 0  # last token that a chunk told of
-        self._step_end = 0  # first token that the last known step does not reach
+        self._step_end = 2  # first token that no known step reaches; token 1 comes from reading the prompt
         self._accepted: list[int] = []
         self._drafted: list[int] = []
         self._exact = True

@@ -20,6 +20,7 @@ class Vllm:
 
     name: str = "vllm"
     tells_k: bool = True
+    reserves_answer: bool = True
     metrics_prefix: str = "vllm:"
     remedy: str = (
         "start vLLM with --speculative-config and with --per-request-spec-decode-metrics summary (or detailed)"
@@ -42,6 +43,12 @@ class Vllm:
     def reader(self, k: int | None, *, nominal_drafts: bool = False) -> "MetricsReader":
         """k comes from the answer; the given one stands in where an older server leaves it out."""
         return MetricsReader(k, nominal_drafts=nominal_drafts)
+
+    def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:
+        """From /tokenize, which renders the chat template itself."""
+        answer = endpoint.post_json_or_none("/tokenize", {"model": model, "messages": messages})
+        count = answer.get("count") if isinstance(answer, dict) else None
+        return count if is_count(count) else None
 
     def identify(self, endpoint: Endpoint) -> Identity:
         """From /v1/models and /version; more from /server_info where the server runs in its development mode."""

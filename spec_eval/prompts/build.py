@@ -1,24 +1,42 @@
 """Rows into conversations, as the suite's [prompt] table says."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from spec_eval.errors import UsageError
-from spec_eval.prompts.conversation import Conversation
-from spec_eval.prompts.rows import Row, refuse
+from spec_eval.prompts import mrcr, mt_bench, speed_bench
+from spec_eval.prompts.conversation import Conversation, Message
+from spec_eval.prompts.rows import Problem, Row, refuse
 from spec_eval.suite import PromptSpec
 
-_FIELD = re.compile(r"\{(\w+)\}")
 NO_CATEGORY = "(none)"
+_FIELD = re.compile(r"\{(\w+)\}")
+_ROLES = ("system", "user", "assistant")
+_ADAPTERS: dict[str, Callable[[Row], Row]] = {
+    "speed-bench": speed_bench.adapt,
+    "mt-bench": mt_bench.adapt,
+    "mrcr": mrcr.adapt,
+}
 
 
-def conversations(rows: Iterable[tuple[str, Row]], prompt: PromptSpec, source: str) -> Iterator[Conversation]:
+def conversations(
+    rows: Iterable[tuple[str, Row | Problem]], prompt: PromptSpec, source: str, *, first_turn_only: bool = False
+) -> Iterator[Conversation]:
     """One conversation a row; every row that cannot be one is named in a single UsageError at the end."""
     problems: list[str] = []
+    masked: Counter[str] = Counter()
     seen: dict[str, str] = {}
     for number, (where, row) in enumerate(rows):
+        if isinstance(row, Problem):
+            problems.append(f"{where}: {row.text}")
+            continue
         try:
-            conversation = _build(row, number, prompt)
+            conversation = _build(row, number, prompt, first_turn_only)
+        except speed_bench.Masked as placeholder:
+            masked[placeholder.source] += 1
+            continue
         except (KeyError, ValueError) as error:
             problems.append(f"{where}: {error.args[0]}")
             continue
@@ -27,17 +45,81 @@ def conversations(rows: Iterable[tuple[str, Row]], prompt: PromptSpec, source: s
             continue
         seen[conversation.prompt_id] = where
         yield conversation
+    if masked:
+        problems.insert(0, speed_bench.describe(masked, len(seen) + sum(masked.values())))
     refuse(source, problems)
 
 
-def _build(row: Row, number: int, prompt: PromptSpec) -> Conversation:
-    text = _FIELD.sub(lambda field: _text(row, field[1]), prompt.template)
+def check_spec(prompt: PromptSpec, where: str) -> None:
+    """UsageError where a template asks for nothing of a row."""
+    if prompt.template is not None and not _FIELD.search(prompt.template):
+        raise UsageError(f"{where}: prompt.template names no column; write one as {{column}}")
+
+
+def category_notes(categories: Iterable[str]) -> list[str]:
+    """Notes on categories that differ only by case or by space at the ends, and on rows without one."""
+    counts = Counter(categories)
+    groups: dict[str, set[str]] = {}
+    for category in counts:
+        groups.setdefault(category.strip().casefold(), set()).add(category)
+    notes = [
+        f"categories {', '.join(map(repr, sorted(group)))} differ only by case or space and are kept apart"
+        for group in groups.values()
+        if len(group) > 1
+    ]
+    if 0 < counts[NO_CATEGORY] < sum(counts.values()):
+        notes.append(f"{counts[NO_CATEGORY]} rows have no category and are counted under {NO_CATEGORY}")
+    return notes
+
+
+def _build(row: Row, number: int, prompt: PromptSpec, first_turn_only: bool) -> Conversation:
+    if prompt.adapter is not None:
+        row = _ADAPTERS[prompt.adapter](row)
+    turns = _turns(row, prompt)
     return Conversation(
         prompt_id=_name(row, prompt.id) if prompt.id else str(number),
         category=prompt.category_name or (_label(row, prompt.category) if prompt.category else NO_CATEGORY),
         subcategory=_label(row, prompt.subcategory) if prompt.subcategory else None,
-        turns=(({"role": "user", "content": text},),),
+        turns=turns[:1] if first_turn_only else turns,
+        reference=mrcr.reference(row) if prompt.adapter == "mrcr" else None,
     )
+
+
+def _turns(row: Row, prompt: PromptSpec) -> tuple[tuple[Message, ...], ...]:
+    if prompt.template is not None:
+        return ((_user(_FIELD.sub(lambda field: _text(row, field[1]), prompt.template)),),)
+    if prompt.turns is not None:
+        texts = _column(row, prompt.turns)
+        if not isinstance(texts, list) or not texts:
+            raise ValueError(f"column {prompt.turns!r} holds no turns")
+        for number, text in enumerate(texts, 1):
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(f"turn {number} is {'empty' if isinstance(text, str) else f'{text!r}, not text'}")
+        return tuple((_user(text),) for text in texts)
+    return (_messages(_column(row, str(prompt.messages))),)
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    """A list of messages, perhaps as JSON text, in the order given: nobody says that user and assistant alternate."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"messages are not JSON ({error.msg})") from error
+    if not isinstance(value, list) or not value:
+        raise ValueError("no messages")
+    for number, message in enumerate(value, 1):
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise ValueError(f"message {number} has no role of {', '.join(_ROLES)}")
+        if not isinstance(message.get("content"), str):
+            raise ValueError(f"message {number} has no text")
+    if value[-1]["role"] != "user":
+        raise ValueError("the last message is not the user's")
+    return tuple({"role": m["role"], "content": m["content"]} for m in value)
 
 
 def _column(row: Row, name: str) -> object:
@@ -65,21 +147,3 @@ def _name(row: Row, name: str) -> str:
 def _label(row: Row, name: str) -> str:
     value = row.get(name)
     return str(value) if value not in (None, "") else NO_CATEGORY
-
-
-def check_categories(categories: Iterable[str]) -> list[str]:
-    """Notes on categories that differ only by case or by space at the ends; they are kept apart."""
-    groups: dict[str, set[str]] = {}
-    for category in categories:
-        groups.setdefault(category.strip().casefold(), set()).add(category)
-    return [
-        f"categories {', '.join(map(repr, sorted(group)))} differ only by case or space and are kept apart"
-        for group in groups.values()
-        if len(group) > 1
-    ]
-
-
-def check_template(prompt: PromptSpec, where: str) -> None:
-    """UsageError where a template asks for nothing of a row."""
-    if not _FIELD.search(prompt.template):
-        raise UsageError(f"{where}: prompt.template names no column; write one as {{column}}")

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 Message = dict[str, str]
@@ -10,6 +11,14 @@ Message = dict[str, str]
 
 class PromptsChanged(ValueError):
     """The rows are not what was indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A right answer, and the string that a response must begin with to count at all."""
+
+    answer: str
+    prefix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class Conversation:
     category: str
     subcategory: str | None
     turns: tuple[tuple[Message, ...], ...]
+    reference: Reference | None = None
 
     @property
     def sha256(self) -> str:
@@ -46,15 +56,20 @@ class PromptSet:
     """The conversations of one data set, indexed in the order of its rows.
 
     source: where they came from, for people. revision: the hub's, or null. files: sha256 of each file read.
-    sha256: over the whole index, before any limit. notes: what a reader of the figures should know.
+    sha256: over the whole index, before any selection; rows: how many there were. standin: whether the rows are made
+    up in the shape of the real ones. notes: what a reader of the figures should know. graded: whether prompts carry
+    references.
     """
 
     source: str
     revision: str | None
     files: dict[str, str]
     sha256: str
+    rows: int
+    standin: bool
     entries: tuple[PromptEntry, ...]
     notes: tuple[str, ...]
+    graded: bool
     reread: Callable[[], Iterable[Conversation]]
 
     def __iter__(self) -> Iterator[Conversation]:
@@ -70,6 +85,16 @@ class PromptSet:
             yield conversation
         if chosen:
             raise PromptsChanged(f"{self.source}: prompt {next(iter(chosen))!r} is gone since it was indexed")
+
+    def selected(self, categories: Sequence[str], first: int | None) -> "PromptSet":
+        """Those of `categories` (all where none is named), and of each the first so many."""
+        seen: Counter[str] = Counter()
+        kept = []
+        for entry in self.entries:
+            seen[entry.category] += 1
+            if (not categories or entry.category in categories) and (first is None or seen[entry.category] <= first):
+                kept.append(entry)
+        return replace(self, entries=tuple(kept))
 
     def limited(self, conversations: int | None) -> "PromptSet":
         """At most that many conversations, dealt evenly over the categories; the same ones on every machine.

@@ -1,57 +1,116 @@
 """A suite's data, from wherever it lies, as a checked PromptSet."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.prompts import build, hub, rows
 from spec_eval.prompts.conversation import Conversation, PromptSet, index, index_sha256
-from spec_eval.suite import SuiteFile
+from spec_eval.suite import Suite, SuiteFile
+
+_STANDIN_WORDS = ("stand-in", "standin")
 
 
-def load(suite: SuiteFile, *, data_dir: Path | None = None, trust_remote_code: bool = False) -> PromptSet:
-    """Index the suite's conversations: from its own file, from `data_dir`, or from the hub at the pinned revision.
+def load(
+    file: SuiteFile, *, data_dir: Path | None = None, trust_remote_code: bool = False, first_turn_only: bool = False
+) -> PromptSet:
+    """Index a simple suite's conversations: from its own file, from `data_dir`, or from the hub at its revision.
 
     EnvironmentFault where the rows are not to be had, UsageError where they cannot be used.
     """
-    data, prompt = suite.suite.data, suite.suite.prompt
-    build.check_template(prompt, str(suite.path))
-    paths = _local_paths(suite, data_dir)
-    root = data_dir if data.file is None and data_dir is not None else suite.path.parent
-    files = {path.relative_to(root).as_posix(): rows.sha256(path) for path in paths}
-    source = f"{data.hub} from {paths[0].name}" if paths and data.hub else (data.file or f"{data.hub}")
+    suite = file.simple
+    if first_turn_only:
+        suite = suite.model_copy(update={"first_turn_only": True})
+    build.check_spec(suite.prompt, str(file.path))
+    paths = _local_paths(file, data_dir)
+    standin = _is_standin(paths, data_dir) if data_dir is not None and suite.data.file is None else False
+    source = _source(suite, paths, standin)
 
-    def reread() -> Iterable[Conversation]:
-        found = rows.read(paths) if paths else hub.read(data, trust_remote_code=trust_remote_code)
-        return build.conversations(found, prompt, source)
+    def reread() -> Iterator[Conversation]:
+        found: Iterable[tuple[str, rows.Row | rows.Problem]] = (
+            rows.read(paths) if paths else hub.read(suite.data, trust_remote_code=trust_remote_code)
+        )
+        return build.conversations(found, suite.prompt, source, first_turn_only=suite.first_turn_only)
 
     entries = index(reread())
     if not entries:
         raise EnvironmentFault(f"{source}: no rows; give a file that holds some")
-    if data.rows is not None and len(entries) != data.rows:
-        raise UsageError(f"{source}: {len(entries)} rows, the suite pins {data.rows}; use the pinned data set")
+    if suite.prompt.category and all(entry.category == build.NO_CATEGORY for entry in entries):
+        raise UsageError(f"{source}: no row has a {suite.prompt.category!r}; mend prompt.category in {file.path}")
     sha256 = index_sha256(entries)
-    if data.sha256 is not None and sha256 != data.sha256:
-        raise UsageError(
-            f"{source}: prompts hash to {sha256[:12]}, the suite pins {data.sha256[:12]}; "
-            "use the pinned data set, or a suite file of your own for other rows"
-        )
+    if not standin:
+        _check_pins(suite, source, len(entries), sha256, local=bool(paths))
     return PromptSet(
         source=source,
-        revision=None if paths else data.revision,
-        files=files,
+        revision=None if paths else suite.data.revision,
+        files={_relative(path, file, data_dir): rows.sha256(path) for path in paths},
         sha256=sha256,
+        rows=len(entries),
+        standin=standin,
         entries=entries,
-        notes=tuple(build.check_categories(entry.category for entry in entries)),
+        notes=(*build.category_notes(entry.category for entry in entries), *_unpinned(suite, paths, standin)),
+        graded=suite.prompt.adapter == "mrcr",
         reread=reread,
     )
 
 
-def _local_paths(suite: SuiteFile, data_dir: Path | None) -> list[Path]:
-    data = suite.suite.data
+def _relative(path: Path, file: SuiteFile, data_dir: Path | None) -> str:
+    root = data_dir if data_dir is not None and file.simple.data.file is None else file.path.parent
+    return path.relative_to(root).as_posix()
+
+
+def _pinned_sha256(suite: Suite, *, local: bool) -> str | None:
+    return (local and suite.data.local_sha256) or suite.data.sha256
+
+
+def _check_pins(suite: Suite, source: str, count: int, sha256: str, *, local: bool) -> None:
+    data, pinned = suite.data, _pinned_sha256(suite, local=local)
+    if data.rows is not None and count != data.rows:
+        raise UsageError(f"{source}: {count} rows, the suite pins {data.rows}; use the pinned data set")
+    if pinned is not None and not suite.first_turn_only and sha256 != pinned:
+        raise UsageError(
+            f"{source}: prompts hash to {sha256[:12]}, the suite pins {pinned[:12]}; "
+            "use the pinned data set, or a suite file of your own for other rows"
+        )
+
+
+def _unpinned(suite: Suite, paths: list[Path], standin: bool) -> list[str]:
+    """A note where nothing proves that local rows are those of the hub."""
+    if standin:
+        return []
+    if paths and suite.data.hub and _pinned_sha256(suite, local=True) is None:
+        return ["local rows: their content is not pinned by the suite, only recorded"]
+    return []
+
+
+def _local_paths(file: SuiteFile, data_dir: Path | None) -> list[Path]:
+    data = file.simple.data
     if data.file is not None:
-        path = suite.path.parent / data.file
+        path = file.path.parent / data.file
         if not path.is_file():
-            raise EnvironmentFault(f"{suite.path}: data.file {data.file!r} is not beside it")
+            raise EnvironmentFault(f"{file.path}: data.file {data.file!r} is not beside it")
         return [path]
     return rows.find(data_dir, data.local) if data_dir is not None else []
+
+
+def _is_standin(paths: list[Path], data_dir: Path) -> bool:
+    """Whether a folder between the files and `data_dir` calls itself a stand-in, by name or in its README."""
+    for path in paths:
+        for folder in path.parents:
+            if any(word in folder.name.lower() for word in _STANDIN_WORDS):
+                return True
+            readme = folder / "README.md"
+            if readme.is_file() and any(w in readme.read_text(errors="replace").lower() for w in _STANDIN_WORDS):
+                return True
+            if folder == data_dir:
+                break
+    return False
+
+
+def _source(suite: Suite, paths: list[Path], standin: bool) -> str:
+    """For people; a stand-in's never names the real set."""
+    if standin:
+        return f"stand-in rows from {paths[0].name}"
+    if paths and suite.data.hub:
+        return f"{suite.data.hub} from {paths[0].name}"
+    return suite.data.file or f"{suite.data.hub}"

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spec_eval.render import words
-from spec_eval.render.grid import figures_grid, outcome_grid, positions_grid
+from spec_eval.render.grid import grids
 from spec_eval.tables import RunReport
 
 WIDTH = 160
@@ -25,8 +25,11 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
         console.print(Text(words.heading(report), style="bold"))
         for name, text in words.header(report):
             console.print(Text.assemble((f"{name}: ", "dim"), text), soft_wrap=True)
-        for grid in (figures_grid, positions_grid, outcome_grid):
-            console.print(_table(*grid(report)))
+        for heading, rows in report.tables:
+            if heading:
+                console.print(Text(heading, style="bold"))
+            for grid in grids(report, rows):
+                console.print(_table(*grid))
         for definition in words.DEFINITIONS:
             console.print(Text(definition, style="dim"), soft_wrap=True)
         for warning in report.warnings:
@@ -38,7 +41,7 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
 def _table(columns: list[str], rows: list[list[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, justify="left" if column == "" else "right", overflow="fold")
+        table.add_column(column, justify="left" if column in ("", "requests") else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in row))
     return table

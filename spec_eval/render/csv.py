@@ -21,6 +21,8 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
     flat: dict[str, Any] = {
         "run_id": row.run_id,
         "row": "overall" if overall else "row",
+        "table": row.table,
+        "title": None if overall else row.title,
         "dataset": None if overall else row.dataset,
         "category": row.label,
         "temperature": row.temperature,
@@ -34,6 +36,7 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
         **_spread("acceptance_length", figures.acceptance_length),
         **_spread("acceptance_length_request_mean", figures.acceptance_length_request_mean),
         "acceptance_rate": figures.acceptance_rate,
+        "grade": row.grade,
     }
     for name in (
         "planned",
@@ -51,6 +54,7 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
     for i, share in enumerate(figures.positions or (), 1):
         flat[f"position_{i}"] = share
     flat["synthetic"] = report.plan.synthetic
+    flat["standin"] = report.plan.standin
     return flat
 
 

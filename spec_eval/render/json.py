@@ -33,6 +33,9 @@ def _run(report: RunReport) -> dict[str, Any]:
         "run_id": plan.run_id,
         "origin": plan.origin,
         "synthetic": plan.synthetic,
+        "standin": plan.standin,
+        "not_stated": plan.not_stated,
+        "choices": plan.choices,
         "whole": report.whole,
         "suite": plan.suite_name,
         "suite_sha256": plan.suite_sha256,
@@ -60,6 +63,8 @@ def _row(row: Row) -> dict[str, Any]:
     figures = row.figures
     return {
         "run_id": row.run_id,
+        "table": row.table,
+        "title": row.title,
         "dataset": row.dataset,
         "category": row.label,
         "temperature": row.temperature,
@@ -78,6 +83,7 @@ def _row(row: Row) -> dict[str, Any]:
         "positions": figures.positions,
         "positions_request_mean": figures.positions_request_mean,
         "conditional_positions": figures.conditional_positions,
+        "grade": row.grade,
         "full_draft_steps": asdict(figures.full_steps) if figures.full_steps else None,
         "delivered_tokens_per_verification_step": figures.delivered_per_step,
         "undelivered_tokens": figures.undelivered,

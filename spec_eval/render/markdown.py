@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spec_eval.render import words
-from spec_eval.render.grid import figures_grid, outcome_grid, positions_grid
+from spec_eval.render.grid import grids
 from spec_eval.tables import RunReport
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~$"} | {"\n": " ", "\r": " "})
@@ -23,16 +23,10 @@ def _section(report: RunReport) -> str:
     lines = [f"## {escape(words.heading(report))}", ""]
     lines += [f"- {definition}" for definition in words.DEFINITIONS]
     lines += [f"- **{name}**: {escape(text)}" for name, text in words.header(report)]
-    lines += [
-        "",
-        *_table(*figures_grid(report)),
-        "",
-        *_table(*positions_grid(report)),
-        "",
-        "Requests:",
-        "",
-        *_table(*outcome_grid(report)),
-    ]
+    for heading, rows in report.tables:
+        lines += ["", f"### {escape(heading)}"] if heading else []
+        for grid in grids(report, rows):
+            lines += ["", *_table(*grid)]
     if report.warnings:
         lines += ["", "Warnings:", ""]
         lines += [f"- `{w.code}`: {escape(w.message)}; {escape(w.remedy)}" for w in report.warnings]

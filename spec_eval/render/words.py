@@ -2,7 +2,7 @@
 
 from spec_eval import guards
 from spec_eval.stats import Estimate
-from spec_eval.store import Cell
+from spec_eval.store import Cell, Plan
 from spec_eval.tables import Row, RunReport
 
 NOTHING = "—"
@@ -43,6 +43,7 @@ def heading(report: RunReport) -> str:
         "synthetic": plan.synthetic,
         "imported": plan.origin == "imported",
         "adaptive": guards.is_adaptive(plan, report.manifest),
+        "stand-in rows": plan.standin,
         "incomplete": not report.whole,
     }
     shown = "".join(f" ({mark})" for mark, there in marks.items() if there)
@@ -63,12 +64,20 @@ def header(report: RunReport) -> list[tuple[str, str]]:
         ("thinking", _thinking(report)),
         ("concurrency", ", ".join(dict.fromkeys(str(cell.concurrency or "not known") for cell in plan.cells))),
         ("prompts", "; ".join(dict.fromkeys(_prompts(cell) for cell in plan.cells))),
-        ("overrides", ", ".join(f"{name} = {value}" for name, value in plan.overrides.items()) or "none"),
+        *([("not stated by the card", "; ".join(plan.not_stated))] if plan.not_stated else []),
+        *((f"our choice of {name}", text) for name, text in plan.choices.items()),
+        ("overrides", overrides(plan)),
+        *_reasons("not sent", outcome.not_sent_by),
+        *_reasons("failed", outcome.failed_by),
         ("coverage", f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"),
         ("reconciliation", report.reconciliation.sentence()),
         *_beside(report),
         *([("synthetic", plan.synthetic)] if plan.synthetic else []),
     ]
+
+
+def _reasons(name: str, counts: dict[str, int]) -> list[tuple[str, str]]:
+    return [(name, ", ".join(f"{n} {reason}" for reason, n in counts.items()))] if counts else []
 
 
 def _beside(report: RunReport) -> list[tuple[str, str]]:
@@ -88,9 +97,17 @@ def _beside(report: RunReport) -> list[tuple[str, str]]:
     return lines
 
 
+def overrides(plan: Plan) -> str:
+    """What the command line changed of the suite; a limit counts conversations, of each cell."""
+    texts = [f"{name} = {value}" for name, value in plan.overrides.items()]
+    return ", ".join(texts).replace("limit = ", "limit in conversations a cell = ") or "none"
+
+
 def row_name(row: Row) -> str:
     """As it stands in the first column."""
-    return row.title if row.label is None else f"{row.title} / {row.label}"
+    if row.label is None:
+        return row.title
+    return row.label if row.table is not None else f"{row.title} / {row.label}"
 
 
 def _k(report: RunReport) -> str:

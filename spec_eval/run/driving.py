@@ -15,6 +15,7 @@ from spec_eval import acceptance, engines, guards
 from spec_eval.doctor import Probe, probe
 from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
+from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.errors import RunNotWhole, SpecEvalError, UsageError
@@ -23,8 +24,9 @@ from spec_eval.recipe import Recipe
 from spec_eval.reconcile import reconcile
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
-from spec_eval.run import planning, provenance
-from spec_eval.run.planning import Prepared, RunOptions
+from spec_eval.run import grading, planning, provenance
+from spec_eval.run.options import RunOptions
+from spec_eval.run.planning import Prepared
 from spec_eval.serve import serve_embedded
 from spec_eval.serve.embedded import find_model
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
@@ -97,8 +99,8 @@ def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Fi
 
 
 def _missing(folder: RunFolder, plan: Plan) -> bool:
-    ok = {r.unit for r in folder.records().records if r.status == "ok"}
-    return any(unit not in ok for cell in plan.cells for unit in cell.units())
+    settled = {r.unit for r in folder.records().records if r.settled}
+    return any(unit not in settled for cell in plan.cells for unit in cell.units())
 
 
 def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finished:
@@ -142,6 +144,7 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         end = _end_session(folder, engine, server, session)
     if error is not None:
         return Finished(folder, error)
+    folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
     _write_manifest(folder, plan, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
 
@@ -156,7 +159,7 @@ async def _all_cells(
     progress: Progress,
 ) -> None:
     plan = prepared.plan
-    done = {r.unit: r for r in folder.records().records if r.status == "ok"}
+    done = {r.unit: r for r in folder.records().records if r.settled}
     with folder.log() as log, progress.measuring(plan.planned(), list(done.values())) as show:
 
         def keep(record: RequestRecord) -> None:
@@ -176,7 +179,15 @@ async def _all_cells(
                         repeats=cell.repeats,
                         seed=plan.seed,
                         conversations=prepared.prompts[cell.cell_id].__iter__,
+                        room=Room(
+                            engine,
+                            server.endpoint,
+                            found.model,
+                            found.identity.context,
+                            cell.sampling.max_tokens or 0,
+                        ),
                         done=done,
+                        reasoning_in_history=plan.reasoning_in_history,
                     )
                     async with open_client(
                         server.endpoint,

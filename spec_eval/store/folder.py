@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -79,6 +80,18 @@ class RunFolder:
     def write_report(self, text: str) -> None:
         """report.md: a convenience, made anew by every run and resume."""
         write_text(self.path / "report.md", text)
+
+    def write_grades(self, lines: Iterable[dict[str, Any]]) -> None:
+        """grades.jsonl, derived; no file where nothing is graded."""
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        if text:
+            write_text(self.path / "grades.jsonl", text)
+
+    def grades(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
+        """By unit (cell_id, prompt_id, turn, repeat)."""
+        path = self.path / "grades.jsonl"
+        lines = [json.loads(line) for line in path.read_bytes().splitlines() if line] if path.is_file() else []
+        return {(line["cell_id"], line["prompt_id"], line["turn"], line["repeat"]): line for line in lines}
 
     def discard_unused(self) -> None:
         """Remove the folder of a run that never sent a request; one that holds anything measured stays."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from spec_eval.suite import Sampling
 
@@ -28,14 +28,23 @@ class PromptRef(Stored):
     rows: int
     units: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...] = ()
+    standin: bool = False
 
 
 class Cell(Stored):
-    """One data set at one setting. units in `prompts` are (prompt_id, category, turns). null is "not known"."""
+    """One data set at one setting. null is "not known".
+
+    member: name of the suite it comes from. table: heading of the table that its rows go into. rows: one for the
+    cell, or one for each category, in `order` first. units in `prompts` are (prompt_id, category, turns).
+    """
 
     cell_id: str
     dataset: str
     title: str
+    member: str | None = None
+    table: str | None = None
+    rows: Literal["cell", "category"] = "category"
+    order: tuple[str, ...] = ()
     sampling: Sampling
     concurrency: int | None
     repeats: int
@@ -48,12 +57,23 @@ class Cell(Stored):
             raise ValueError(f"cell {self.cell_id!r} was imported: it has no concurrency to drive it at")
         return self.concurrency
 
+    def planned(self) -> int:
+        """Requests."""
+        return self.repeats * sum(turns for _, _, turns in self.prompts.units)
+
     def units(self) -> Iterator[tuple[str, str, int, int]]:
         """(cell_id, prompt_id, turn, repeat) of every planned request."""
         for repeat in range(self.repeats):
             for prompt_id, _, turns in self.prompts.units:
                 for turn in range(turns):
                     yield self.cell_id, prompt_id, turn, repeat
+
+
+class Member(Stored):
+    """A suite file as it was used. path: of a file of the user's own, null for a shipped one."""
+
+    text: str
+    path: str | None = None
 
 
 class Target(Stored):
@@ -79,7 +99,7 @@ class Plan(Stored):
     """plan.json.
 
     origin: measured by us, or imported from another tool's files. synthetic: why, or null.
-    suite_path: of a suite file of the user's own, null for a shipped one.
+    members: the simple suites that the cells come from, by name. not_stated, choices: of a compound suite.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -90,18 +110,27 @@ class Plan(Stored):
     spec_eval_version: str
     command: tuple[str, ...]
     suite_name: str
-    suite_path: str | None = None
     suite_text: str
     suite_sha256: str | None
+    members: dict[str, Member] = Field(default_factory=dict)
+    not_stated: tuple[str, ...] = ()
+    choices: dict[str, str] = Field(default_factory=dict)
     overrides: dict[str, Any]
     target: Target
     cells: tuple[Cell, ...]
     seed: int | None
     max_failures: float
     cold_cache: bool = True
+    first_turn_only: bool = False
+    reasoning_in_history: bool = False
     data_dir: str | None = None
     api_key_env: str | None = None
     trust_remote_code: bool = False
+
+    @property
+    def standin(self) -> bool:
+        """Whether any prompt is made up in the shape of a real set."""
+        return any(cell.prompts.standin for cell in self.cells)
 
     @property
     def settings_sha256(self) -> str:
@@ -112,4 +141,4 @@ class Plan(Stored):
 
     def planned(self) -> int:
         """Requests, all cells together."""
-        return sum(c.repeats * sum(turns for _, _, turns in c.prompts.units) for c in self.cells)
+        return sum(cell.planned() for cell in self.cells)

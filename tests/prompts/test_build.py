@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from spec_eval.errors import UsageError
-from spec_eval.prompts.build import check_categories, check_template, conversations
+from spec_eval.prompts.build import category_notes, check_spec, conversations
 from spec_eval.prompts.conversation import Conversation
 from spec_eval.suite import PromptSpec
 
@@ -128,14 +128,14 @@ def test_category_may_be_one_for_all() -> None:
 def test_categories_that_differ_only_by_case_or_space_are_kept_apart_and_told() -> None:
     found = [c.category for c in built([row("a", kind="Coding "), row("b", kind="coding"), row("c", kind="qa")])]
     assert found == ["Coding ", "coding", "qa"]
-    (note,) = check_categories(found)
+    (note,) = category_notes(found)
     assert "'Coding '" in note
     assert "'coding'" in note
     assert "qa" not in note
-    assert check_categories(["coding", "coding", "qa"]) == []
+    assert category_notes(["coding", "coding", "qa"]) == []
 
 
 @pytest.mark.parametrize("template", ["Tell me a joke", r"\boxed{}", "{ question }"])
 def test_template_that_asks_for_no_column_is_refused(template: str) -> None:
     with pytest.raises(UsageError, match=r"tea\.toml: prompt\.template names no column"):
-        check_template(PromptSpec(template=template), "tea.toml")
+        check_spec(PromptSpec(template=template), "tea.toml")
