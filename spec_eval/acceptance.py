@@ -75,7 +75,8 @@ class Figures:
     conditional_positions[i - 1]: steps that accepted >= i / steps that drafted >= i.
     k: the largest of the requests' k, or null where there are none.
     full_steps: as the others, over the steps that drafted exactly k; null where no step tells what it drafted.
-    delivered_per_step: Σ(C - 1) / ΣS, completion tokens after the first per verification step; not an AL.
+    delivered_per_step: Σ(C - 1) / ΣS, completion tokens after the first per verification step; not an AL, and null
+    where steps without drafts delivered tokens too.
     undelivered: verified tokens past the end of an answer, at least: Σ max(0, 1 + S + A - C).
     unexplained: tokens beyond 1 + S + A, from steps without drafts: Σ max(0, C - 1 - S - A).
     """
@@ -256,7 +257,7 @@ def _delivery(pairs: Sequence[tuple[RequestRecord, SpecCounters]]) -> _Delivery:
     excess = [(record.completion_tokens or 0) - 1 - c.steps - c.accepted for record, c in pairs]
     delivered = sum((record.completion_tokens or 0) - 1 for record, _ in pairs)
     return {
-        "delivered_per_step": delivered / sum(c.steps for _, c in pairs),
+        "delivered_per_step": delivered / sum(c.steps for _, c in pairs) if max(excess) <= 0 else None,
         "undelivered": sum(max(0, -n) for n in excess),
         "unexplained": sum(max(0, n) for n in excess),
     }

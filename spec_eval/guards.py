@@ -67,7 +67,7 @@ def run_warnings(
     found += _server(plan, manifest, records)
     found += _unexplained(plan, figures)
     if plan.synthetic:
-        found.append(Warning(Code.SYNTHETIC, f"synthetic: {plan.synthetic}", "never publish these figures as measured"))
+        found.append(Warning(Code.SYNTHETIC, plan.synthetic, "never publish these figures as measured"))
     return found
 
 
@@ -76,7 +76,7 @@ def _whole(manifest: Manifest | None, records: Records, outcome: Outcome) -> lis
     if manifest is None:
         done = outcome.planned - outcome.not_sent
         resume = "spec-eval run --resume with this run folder"
-        found.append(Warning(Code.INCOMPLETE, f"incomplete: {done} of {outcome.planned} requests", resume))
+        found.append(Warning(Code.INCOMPLETE, f"{done} of {outcome.planned} requests so far", resume))
     found += [Warning(Code.SET_ASIDE, note, "nothing to do if the run was resumed since") for note in records.set_aside]
     if records.doubles:
         names = ", ".join(unit[1] for unit in records.doubles[:5])
@@ -129,7 +129,7 @@ def _answers(outcome: Outcome, figures: Figures) -> list[Warning]:
             Warning(
                 Code.FAILURES,
                 f"{outcome.failed} of {outcome.sent} requests failed: {reasons}",
-                "look into server.log, then --resume",
+                "see failure_reason in requests.jsonl; `run --resume` asks again",
             )
         )
     if outcome.ok and outcome.length / outcome.ok > MANY_BY_LENGTH:

@@ -80,7 +80,7 @@ def _from_file(path: Path) -> Profile:
         raise UsageError(f"{path}: unknown key {min(unknown)!r}; known keys: schema_version, positions, source")
     if content.get("schema_version") != 1:
         raise UsageError(f"{path}: schema_version {content.get('schema_version')!r}; set `schema_version = 1`")
-    if not isinstance(positions, list) or not positions or not all(isinstance(p, float | int) for p in positions):
+    if not isinstance(positions, list) or not positions or not all(type(p) in (float, int) for p in positions):
         raise UsageError(f"{path}: positions is not a list of shares; write it as [0.8, 0.6]")
     falling = all(0 <= b <= a <= 1 for a, b in zip([1, *positions], positions, strict=False))
     if not falling:

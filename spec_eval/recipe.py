@@ -1,5 +1,6 @@
 """Recipes: TOML into frozen types. A recipe names a target, a drafter and how an engine serves the pair."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -54,6 +55,15 @@ def find(name: str) -> Recipe:
     shipped_path = shipped.folder("recipes") / f"{name}.toml"
     path = shipped_path if shipped_path.is_file() else Path(name)
     if path.suffix != ".toml" or not path.is_file():
-        known = ", ".join(sorted(p.stem for p in shipped.folder("recipes").glob("*.toml")))
-        raise UsageError(f"no recipe {name!r}; shipped: {known}; or give the path of a .toml file")
+        known = [p.stem for p in _files()]
+        raise UsageError(f"no recipe {name!r}{toml.nearest(name, known)}; or give the path of a .toml file")
     return toml.parse(Recipe, toml.read_text(path), path)
+
+
+def shipped_recipes() -> Iterator[Recipe]:
+    """Every recipe that comes with spec-eval, by name."""
+    return (toml.parse(Recipe, toml.read_text(path), path) for path in _files())
+
+
+def _files() -> list[Path]:
+    return sorted(shipped.folder("recipes").glob("*.toml"))

@@ -143,7 +143,8 @@ class CellSpec(Frozen):
     rows: Literal["cell", "category"] = "cell"
     order: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
-    load: Load | None = None
+    concurrency: int | None = Field(default=None, gt=0)
+    repeats: int | None = Field(default=None, gt=0)
     select: Select | None = None
 
 
@@ -195,10 +196,10 @@ class SuiteFile(Frozen):
         return self.suite
 
 
-def find(name: str) -> SuiteFile:
-    """The suite called `name` among the shipped ones, or the TOML file at that path."""
+def find(name: str, beside: Path = Path()) -> SuiteFile:
+    """The suite called `name` among the shipped ones, or the TOML file at that path, seen from the folder `beside`."""
     shipped_path = shipped.folder("suites") / f"{name}.toml"
-    path = shipped_path if shipped_path.is_file() else Path(name)
+    path = shipped_path if shipped_path.is_file() else beside / name
     if path.suffix != ".toml" or not path.is_file():
         known = [p.stem for p in _files()]
         raise UsageError(
@@ -224,4 +225,4 @@ def shipped_suites() -> Iterator[SuiteFile]:
 
 
 def _files() -> list[Path]:
-    return sorted(shipped.folder("suites").glob("*.toml"))
+    return sorted(shipped.folder("suites").glob("*.toml"), key=lambda path: path.stem)

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from spec_eval import acceptance, guards
 from spec_eval.acceptance import Figures, Outcome
+from spec_eval.errors import UsageError
 from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Manifest, Plan, Reconciliation, RunFolder
 
@@ -97,6 +98,8 @@ def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By 
     if by == "bin":
         return _binned(plan, cell, mine, [f"{low}-{high}" for low, high in BINS], _bin, grades)
     if by == "official-bin":
+        if not any(line.get("o200k_tokens") is not None for line in grades.values()):
+            raise UsageError("--by official-bin: this run knows no o200k lengths; only MRCR runs with tiktoken do")
         edges = zip((0, *OFFICIAL_EDGES), OFFICIAL_EDGES, strict=False)
         labels = [f"o200k {low + 1 if low else low}-{high}" for low, high in edges]
         return _binned(plan, cell, mine, labels, lambda record: _official_bin(record, grades, labels), grades)
@@ -104,7 +107,7 @@ def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By 
     planned: dict[str, int] = dict.fromkeys(cell.order if by is None else (), 0)
     for _, category, turns in cell.prompts.units:
         for turn in range(turns):
-            label = str(turn + 1) if by == "turn" else category
+            label = f"turn {turn + 1}" if by == "turn" else category
             planned[label] = planned.get(label, 0) + cell.repeats
     grouped = _grouped(mine, key)
     return [_row(plan, (cell,), label, grouped.get(label, []), planned[label], grades) for label in planned]
@@ -139,7 +142,7 @@ def _category(record: RequestRecord) -> str:
 
 
 def _turn(record: RequestRecord) -> str:
-    return str(record.turn + 1)
+    return f"turn {record.turn + 1}"
 
 
 def _bin(record: RequestRecord) -> str:

@@ -81,8 +81,8 @@ def spec_eval(*arguments: str, cwd: Path, code: int = 0, timeout: float = 540) -
     return done
 
 
-def run(*arguments: str, cwd: Path, code: int = 0) -> Run:
+def run(*arguments: str, cwd: Path, code: int = 0, timeout: float = 540) -> Run:
     """`spec-eval run …`; standard output must be the run folder and nothing else."""
-    done = spec_eval("run", *arguments, "--out", str(cwd / "results"), cwd=cwd, code=code)
+    done = spec_eval("run", *arguments, "--out", str(cwd / "results"), cwd=cwd, code=code, timeout=timeout)
     (line,) = done.stdout.splitlines()
     return Run(Path(line))

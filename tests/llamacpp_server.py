@@ -44,7 +44,8 @@ class Reply:
 
     steps: (drafted, accepted) of each decode step after the first token; (0, 0) is a step without drafts.
     counted: the steps that /metrics shows instead, where it lies.
-    plain: a body that is sent whole, with status and content type; stream: raw bytes sent as an event stream.
+    plain: a body that is sent whole, with status and content type; stream: raw bytes sent as an event stream, `piece`
+    of them at a time.
     hold: the headers wait until it is true. pause: seconds between chunks.
     hang_up: close the connection behind a whole answer without having said so, as llama.cpp does.
     drop_after, stall_after: cut the connection, or fall silent, after so many chunks; 0 is before the headers.
@@ -63,6 +64,7 @@ class Reply:
     plain: bytes | None = None
     content_type: str = "application/json"
     stream: bytes | None = None
+    piece: int = 0
     hold: Callable[["LlamaCppServer"], bool] | None = None
     pause: float = 0.0
     drop_after: int | None = None
@@ -79,7 +81,8 @@ class LlamaCppServer:
     """Use as a context manager. pages: GET answers by path, (status, content type, text), instead of the usual ones.
 
     die_after: finished answers after which the whole server goes away. hidden_in: numbers of the scrapes, from 1, that
-    do not show the last step yet.
+    do not show the last step yet. context: tokens of prompt and answer together. tokenizer: whether prompts can be
+    counted before they are sent; here a word is a token. counted_prompts: how many tokens each such question found.
     """
 
     behaviour: Callable[[Ask], Reply] = lambda _ask: Reply()
@@ -88,6 +91,9 @@ class LlamaCppServer:
     models: tuple[str, ...] = (MODEL,)
     die_after: int | None = None
     hidden_in: frozenset[int] = frozenset()
+    context: int = 512
+    tokenizer: bool = True
+    counted_prompts: list[int] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     finished: int = 0
     in_flight: int = 0
@@ -140,6 +146,8 @@ class LlamaCppServer:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/apply-template", self._template)
+        app.router.add_post("/tokenize", self._tokenize)
         app.router.add_get("/{path:.*}", self._page)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
@@ -170,10 +178,29 @@ class LlamaCppServer:
         status, content_type, text = pages.get(request.path, (404, "text/plain", "no such page"))
         return web.Response(status=status, content_type=content_type, text=text)
 
+    async def _template(self, request: web.Request) -> web.Response:
+        if not self.tokenizer:
+            return web.Response(status=404)
+        messages = (await request.json())["messages"]
+        return web.json_response({"prompt": "\n".join(m["content"] for m in messages)})
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        """Of llama.cpp, which takes text, and of vLLM, which takes messages."""
+        if not self.tokenizer:
+            return web.Response(status=404)
+        body = await request.json()
+        texts = [m["content"] for m in body["messages"]] if "messages" in body else [body["content"]]
+        words = [word for text in texts for word in text.split()]
+        self.counted_prompts.append(len(words))
+        return web.json_response({"count": len(words)} if "messages" in body else {"tokens": [1] * len(words)})
+
     def _model_list(self) -> dict[str, Any]:
         return {
             "object": "list",
-            "data": [{"id": m, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 512}} for m in self.models],
+            "data": [
+                {"id": m, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": self.context}}
+                for m in self.models
+            ],
         }
 
     def metrics(self) -> str:
@@ -225,7 +252,9 @@ class LlamaCppServer:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         if reply.stream is not None:
-            await answer.write(reply.stream)
+            piece = reply.piece or max(len(reply.stream), 1)
+            for start in range(0, len(reply.stream), piece):
+                await answer.write(reply.stream[start : start + piece])
             self.finished += 1
             return answer
         for number, (chunk, step) in enumerate(_chunks(reply), 1):

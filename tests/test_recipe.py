@@ -51,7 +51,7 @@ def test_embedded_recipe_is_shipped_and_counts_drafts() -> None:
 
 
 def test_unknown_recipe_lists_the_shipped_ones() -> None:
-    with pytest.raises(UsageError, match=r"no recipe 'smollm3'; shipped: .*smollm2-ngram"):
+    with pytest.raises(UsageError, match=r"no recipe 'smollm3', did you mean 'smollm2-ngram'\?"):
         recipe.find("smollm3")
 
 

@@ -54,7 +54,10 @@ def test_rows_add_up_to_the_overall_one(tmp_path: Path) -> None:
 
 def test_rows_by_turn_count_from_one(tmp_path: Path) -> None:
     got = tables.build(run_folder(tmp_path, PLAN, RECORDS), "turn")
-    assert [(row.label, row.outcome.planned, row.figures.steps) for row in got.rows] == [("1", 4, 6), ("2", 1, 2)]
+    assert [(row.label, row.outcome.planned, row.figures.steps) for row in got.rows] == [
+        ("turn 1", 4, 6),
+        ("turn 2", 1, 2),
+    ]
 
 
 def test_rows_by_dataset_are_one_a_cell(tmp_path: Path) -> None:

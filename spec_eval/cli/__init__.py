@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from spec_eval.cli import imports, lists, report, run
+from spec_eval.cli import imports, lists, prepare, report, run
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 run.register(app)
 report.register(app)
 imports.register(app)
+prepare.register(app)
 lists.register(app)
 
 
@@ -33,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         _fail("interrupted", ExitCode.NOT_WHOLE, debug)
     except typer.TyperException as error:
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
         _fail(f"{message}; see `spec-eval --help`", ExitCode(error.exit_code), debug)
     except SpecEvalError as error:
         _fail(str(error), error.exit_code, debug)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spec_eval.errors import RunNotWhole
+from spec_eval.errors import NoVerdict, RunNotWhole
 
 
 class Source(StrEnum):
@@ -28,22 +28,26 @@ def import_(
     k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the bodies do not tell")] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="the server verified only some drafts")] = False,
     out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
+    max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
 ) -> None:
     """Make a run folder, marked imported, of another tool's file. Prints the run folder."""
     from spec_eval import engines, guards
-    from spec_eval.cli.run import write_report
+    from spec_eval.cli.run import share, write_report
     from spec_eval.importers import captures
     from spec_eval.run import importing
 
     adapter = engines.find(engine)
+    allowed = share(max_failures, "--max-failures")
     match source:
         case Source.CAPTURES:
             imported = captures.read(path, adapter, k=k, nominal_drafts=adaptive)
     for note in imported.set_aside:
         print(f"spec-eval: {note}", file=sys.stderr)
     command = ("spec-eval", *sys.argv[1:])
-    folder = importing.keep(imported, path, engine=adapter.name, k=k, out=out, command=command)
+    folder = importing.keep(imported, path, engine=adapter.name, k=k, out=out, command=command, max_failures=allowed)
     print(folder.path, flush=True)
     report = write_report(folder)
     if short := guards.shortfall([report.overall.outcome], report.plan.max_failures):
         raise RunNotWhole(f"{folder.path}: {short}; the report is written")
+    if not report.overall.outcome.measured:
+        raise NoVerdict(f"{folder.path}: nothing was measured, so there is no figure; the report says why")

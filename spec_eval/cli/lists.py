@@ -15,6 +15,7 @@ class Thing(StrEnum):
     SUITES = "suites"
     ENGINES = "engines"
     PROFILES = "profiles"
+    RECIPES = "recipes"
 
 
 class Format(StrEnum):
@@ -36,12 +37,13 @@ def show(
     """What is shipped."""
     import json
 
-    rows = {Thing.SUITES: _suites, Thing.ENGINES: _engines, Thing.PROFILES: _profiles}[thing]()
+    rows = {Thing.SUITES: _suites, Thing.ENGINES: _engines, Thing.PROFILES: _profiles, Thing.RECIPES: _recipes}[thing]()
     if form is Format.JSON:
         print(json.dumps(rows, indent=2))
         return
     for row in rows:
-        print(f"{row['name']}: {'; '.join(_words(name, value) for name, value in row.items() if name != 'name')}")
+        facts = {name: value for name, value in row.items() if name != "name" and value is not None}
+        print(f"{row['name']}: {'; '.join(_words(name, value) for name, value in facts.items())}")
 
 
 def _words(name: str, value: object) -> str:
@@ -105,4 +107,20 @@ def _profiles() -> list[dict[str, object]]:
             "source": profile.source,
         }
         for profile in published().values()
+    ]
+
+
+def _recipes() -> list[dict[str, object]]:
+    from spec_eval import recipe
+
+    return [
+        {
+            "name": one.name,
+            "description": one.description,
+            "engine": one.engine,
+            "target": one.target.name,
+            "drafter": one.drafter.name,
+            "k": one.drafter.k,
+        }
+        for one in recipe.shipped_recipes()
     ]

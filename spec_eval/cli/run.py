@@ -49,15 +49,17 @@ def run(
     concurrency: Annotated[str | None, typer.Option(help="conversations at a time; several as 1,4,8")] = None,
     seed: Annotated[int, typer.Option(help="run seed; each request gets its own from it")] = 0,
     no_seed: Annotated[bool, typer.Option("--no-seed", help="send no seeds")] = False,
-    temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
-    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help="of sampling; 0 is greedy")] = None,
+    top_p: Annotated[float | None, typer.Option(help="of sampling, above 0 and up to 1")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="limit of each answer")] = None,
     thinking: Annotated[str | None, typer.Option(help="on or off; the server's default where not given")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="folder with the data sets' files, instead of the hub")] = None,
     out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be sent, send nothing")] = False,
-    trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code")] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="let a data set run code of its own")
+    ] = False,
     api_key_env: Annotated[str, typer.Option(help="environment variable with the server's key")] = "OPENAI_API_KEY",
 ) -> None:
     """Drive a suite against a server and keep every counter. Prints the run folder; the table goes to stderr."""

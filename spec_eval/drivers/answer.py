@@ -10,6 +10,8 @@ from spec_eval.engines import CounterReader
 from spec_eval.engines.endpoint import head
 from spec_eval.records import is_count
 
+_CONTEXT_WORDS = ("context length", "context size", "context window", "maximum context", "exceed_context")
+
 
 class AnswerError(Exception):
     """The answer cannot be used. Its text is "reason" or "reason: detail"; the reason is what gets counted."""
@@ -125,6 +127,11 @@ class Answer:
         table = self.usage.get(of) if of else self.usage
         value = table.get(name) if isinstance(table, dict) else None
         return value if is_count(value) else None
+
+
+def is_context_limit(text: str) -> bool:
+    """Whether a server's words say that a prompt is too long for it."""
+    return any(word in text.lower() for word in _CONTEXT_WORDS)
 
 
 def _words(value: object) -> str:

@@ -1,7 +1,7 @@
 """The chat client: one request out, one answer back, exact times, every failure under a name.
 
-The OpenAI client sends; its aiohttp transport hands over raw bytes and our own splitter reads them, at a tenth of
-the processor time of the client's chunk objects (docs/design/driver.md, benchmarks/chunk_cost.py).
+The OpenAI client sends; its aiohttp transport hands over raw bytes and our own splitter reads them, for a fraction
+of the processor time that the client's chunk objects cost (docs/design/driver.md, benchmarks/chunk_cost.py).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import openai
 from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
 from openai.types.chat import ChatCompletionChunk
 
-from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.drivers.answer import Answer, AnswerError, is_context_limit
 from spec_eval.engines import Engine, Reading
 from spec_eval.engines.endpoint import Endpoint, head
 from spec_eval.prompts import Message
@@ -25,7 +25,6 @@ from spec_eval.suite import Sampling
 ATTEMPTS = 4
 _RETRY_STATUS = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT_S = 60.0
-_CONTEXT_WORDS = ("context length", "context size", "context window", "maximum context", "exceed_context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ def _status_failure(error: openai.APIStatusError) -> str:
     text = head(str(message if message is not None else error.response.text))
     if status in (401, 403):
         return f"http {status}: key refused; set the key in the variable that --api-key-env names"
-    if any(word in text.lower() for word in _CONTEXT_WORDS):
+    if is_context_limit(text):
         return f"context limit: {text}"
     return f"http {status}: {text}"
 

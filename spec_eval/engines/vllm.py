@@ -127,7 +127,9 @@ class MetricsReader:
     def _counters(self, raw: dict[str, Any]) -> Reading:
         """Values as sent: `records.breach` judges them, so that a contradiction is counted under its name."""
         histogram = raw.get("acceptance_histogram")
-        k = raw.get("num_spec_tokens", self._k)
+        k = raw.get("num_spec_tokens")
+        if k is None:
+            k = self._k
         if k is None and isinstance(histogram, list) and histogram:
             k = len(histogram) - 1
         if k is None:

@@ -1,24 +1,28 @@
 """Response bodies, as servers sent them, one JSON object a line.
 
-A line is {request_id, dataset, category, http_status, error, response}; other keys are passed over. The engine is
-declared by the user: key names alone do not tell it.
+A line is {request_id, dataset, category, http_status, error, response}, and perhaps prompt_tokens_local: a count of
+the client's own, which stands in where the server gave none. Other keys are passed over. The engine is declared by
+the user: key names alone do not tell it.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.drivers.answer import Answer, AnswerError, is_context_limit
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import head
 from spec_eval.errors import UsageError
 from spec_eval.prompts import rows
 from spec_eval.prompts.build import NO_CATEGORY
-from spec_eval.records import RequestRecord
+from spec_eval.records import RequestRecord, is_count
 from spec_eval.store import Cell, PromptRef
 from spec_eval.suite import Sampling
+
+_TIMEOUT = re.compile(r"\btime(d )?[ -]?out\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def _lines(path: Path, aside: list[str]) -> Iterator[tuple[int, dict[str, Any]]]
                 problems.append(f"line {number}: no request_id")
                 continue
             yield number, row
-    rows.refuse(str(path), problems)
+    rows.refuse(str(path), problems, "mend or remove these lines")
 
 
 def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nominal_drafts: bool) -> RequestRecord:
@@ -93,7 +97,7 @@ def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nomi
         start_ns=None,
         first_token_ns=None,
         end_ns=None,
-        prompt_tokens=answer.count("prompt_tokens"),
+        prompt_tokens=_prompt_tokens(answer, row),
         cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
         completion_tokens=answer.count("completion_tokens"),
         reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
@@ -105,12 +109,21 @@ def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nomi
     )
 
 
+def _prompt_tokens(answer: Answer, row: dict[str, Any]) -> int | None:
+    counted, local = answer.count("prompt_tokens"), row.get("prompt_tokens_local")
+    return counted if counted is not None or not is_count(local) else local
+
+
 def _failure(row: dict[str, Any]) -> str | None:
-    """Why a captured request failed, by its own words."""
-    error, status = row.get("error"), row.get("http_status")
+    """Why a captured request failed: "reason: detail", with the reasons of our own driver; http_status 0 is none."""
+    error, status = row.get("error"), row.get("http_status") or None
     if error is not None:
         text = head(str(error.get("message", error) if isinstance(error, dict) else error))
-        return f"http {status}: {text}" if isinstance(status, int) and status != 200 else text
+        if is_context_limit(text):
+            return f"context limit: {text}"
+        if isinstance(status, int) and status != 200:
+            return f"http {status}: {text}"
+        return f"timeout: {text}" if _TIMEOUT.search(text) else text
     if status is not None and status != 200:
         return f"http {status}"
     return None

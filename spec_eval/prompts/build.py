@@ -28,7 +28,9 @@ def conversations(
     problems: list[str] = []
     masked: Counter[str] = Counter()
     seen: dict[str, str] = {}
+    count = 0
     for number, (where, row) in enumerate(rows):
+        count += 1
         if isinstance(row, Problem):
             problems.append(f"{where}: {row.text}")
             continue
@@ -46,7 +48,8 @@ def conversations(
         seen[conversation.prompt_id] = where
         yield conversation
     if masked:
-        problems.insert(0, speed_bench.describe(masked, len(seen) + sum(masked.values())))
+        problems.insert(0, speed_bench.describe(masked, count))
+        refuse(source, problems, speed_bench.REMEDY)
     refuse(source, problems)
 
 

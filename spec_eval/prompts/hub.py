@@ -33,6 +33,7 @@ def snapshot(data: DataSpec) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError
 
+    _hush()
     source = f"{data.hub}@{str(data.revision)[:12]}"
     patterns = list(data.hub_files) or None
     try:
@@ -43,6 +44,13 @@ def snapshot(data: DataSpec) -> Path:
         raise EnvironmentFault(f"{source}: gated; accept its terms on the hub and set HF_TOKEN") from error
     except Exception as error:  # whatever the HTTP client of its day raises
         raise _unreachable(source, error) from error
+
+
+def _hush() -> None:
+    """Its retries are for its log; a failure is one line of ours."""
+    import logging
+
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
 
 def is_here(data: DataSpec) -> bool:

@@ -8,7 +8,7 @@ from spec_eval.prompts import build, hub, rows
 from spec_eval.prompts.conversation import Conversation, PromptSet, index, index_sha256
 from spec_eval.suite import Suite, SuiteFile
 
-_STANDIN_WORDS = ("stand-in", "standin")
+STANDIN_WORDS = ("stand-in", "standin")
 
 
 def load(
@@ -23,7 +23,7 @@ def load(
         suite = suite.model_copy(update={"first_turn_only": True})
     build.check_spec(suite.prompt, str(file.path))
     paths = _local_paths(file, data_dir)
-    standin = _is_standin(paths, data_dir) if data_dir is not None and suite.data.file is None else False
+    standin = is_standin(paths, data_dir) if data_dir is not None and suite.data.file is None else False
     source = _source(suite, paths, standin)
 
     def reread() -> Iterator[Conversation]:
@@ -93,14 +93,14 @@ def _local_paths(file: SuiteFile, data_dir: Path | None) -> list[Path]:
     return rows.find(data_dir, data.local) if data_dir is not None else []
 
 
-def _is_standin(paths: list[Path], data_dir: Path) -> bool:
+def is_standin(paths: list[Path], data_dir: Path) -> bool:
     """Whether a folder between the files and `data_dir` calls itself a stand-in, by name or in its README."""
     for path in paths:
         for folder in path.parents:
-            if any(word in folder.name.lower() for word in _STANDIN_WORDS):
+            if any(word in folder.name.lower() for word in STANDIN_WORDS):
                 return True
             readme = folder / "README.md"
-            if readme.is_file() and any(w in readme.read_text(errors="replace").lower() for w in _STANDIN_WORDS):
+            if readme.is_file() and any(w in readme.read_text(errors="replace").lower() for w in STANDIN_WORDS):
                 return True
             if folder == data_dir:
                 break
@@ -110,7 +110,11 @@ def _is_standin(paths: list[Path], data_dir: Path) -> bool:
 def _source(suite: Suite, paths: list[Path], standin: bool) -> str:
     """For people; a stand-in's never names the real set."""
     if standin:
-        return f"stand-in rows from {paths[0].name}"
+        return f"stand-in rows from {_names(paths)}"
     if paths and suite.data.hub:
-        return f"{suite.data.hub} from {paths[0].name}"
+        return f"{suite.data.hub} from {_names(paths)}"
     return suite.data.file or f"{suite.data.hub}"
+
+
+def _names(paths: list[Path]) -> str:
+    return paths[0].name + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from spec_eval.prompts.rows import Row
 
 PLACEHOLDERS = ("FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH", "<<PLACEHOLDER")
+REMEDY = "prepare the set with `spec-eval prepare speed-bench` and give its folder with --data-dir"
 GATED = ("cais/hle",)
 
 
@@ -43,7 +44,4 @@ def source_name(source: object) -> str:
 def describe(masked: Counter[str], rows: int) -> str:
     """How many rows wait for their texts, from where, and what to do."""
     sources = ", ".join(f"{n} {name}{' (gated)' if name in GATED else ''}" for name, n in masked.most_common())
-    return (
-        f"{sum(masked.values())} of {rows} rows are placeholders ({sources}): "
-        "prepare the set with `spec-eval prepare speed-bench` and give its folder with --data-dir"
-    )
+    return f"{sum(masked.values())} of {rows} rows are placeholders ({sources})"

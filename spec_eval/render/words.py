@@ -57,13 +57,14 @@ def header(report: RunReport) -> list[tuple[str, str]]:
     coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
     return [
         ("engine", f"{target.engine} {(manifest and manifest.engine_version) or 'version not known'}"),
-        ("target", (manifest and str(manifest.server.get("model"))) or target.model or "not named"),
+        ("target", (manifest and manifest.server.get("model")) or target.model or "not named"),
         ("drafter", target.drafter or "not named"),
         ("k", _k(report)),
         ("sampling", _sampling(report)),
         ("thinking", _thinking(report)),
         ("concurrency", ", ".join(dict.fromkeys(str(cell.concurrency or "not known") for cell in plan.cells))),
         ("prompts", "; ".join(dict.fromkeys(_prompts(cell) for cell in plan.cells))),
+        *([("the card's own run", plan.card)] if plan.card else []),
         *([("not stated by the card", "; ".join(plan.not_stated))] if plan.not_stated else []),
         *((f"our choice of {name}", text) for name, text in plan.choices.items()),
         ("overrides", overrides(plan)),

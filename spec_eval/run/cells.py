@@ -48,7 +48,7 @@ def lay_out(file: SuiteFile, options: RunOptions) -> LaidOut:
     cells: dict[str, Cell] = {}
     members: dict[str, Member] = {}
     chosen: dict[str, PromptSet] = {}
-    for wanted in _wanted(file, options):
+    for wanted in _wanted(file, override(options)):
         if wanted.file.path not in loaded:
             loaded[wanted.file.path] = prompts.load(
                 wanted.file,
@@ -70,11 +70,10 @@ def lay_out(file: SuiteFile, options: RunOptions) -> LaidOut:
     return LaidOut(tuple(cells.values()), members, chosen)
 
 
-def _wanted(file: SuiteFile, options: RunOptions) -> Iterator[_Wanted]:
-    override = _override(options)
+def _wanted(file: SuiteFile, given: Sampling) -> Iterator[_Wanted]:
     if isinstance(file.suite, CompoundSuite):
         for spec in file.suite.cells:
-            yield _of_card(file.suite, spec, suite.find(spec.suite), override)
+            yield _of_card(file.suite, spec, suite.find(spec.suite, file.path.parent), given)
         return
     simple = file.suite
     yield _Wanted(
@@ -84,13 +83,14 @@ def _wanted(file: SuiteFile, options: RunOptions) -> Iterator[_Wanted]:
         table=None,
         rows="category",
         order=(),
-        sampling=override.over(simple.sampling),
+        sampling=given.over(simple.sampling),
         load=simple.load,
         select=simple.select,
     )
 
 
-def _override(options: RunOptions) -> Sampling:
+def override(options: RunOptions) -> Sampling:
+    """What the command line says of sampling; UsageError names the option that cannot be."""
     try:
         return Sampling(
             temperature=options.temperature,
@@ -104,7 +104,7 @@ def _override(options: RunOptions) -> Sampling:
         raise UsageError(f"{option} {first['input']}: {first['msg']}; give another value") from error
 
 
-def _of_card(card: CompoundSuite, spec: CellSpec, file: SuiteFile, override: Sampling) -> _Wanted:
+def _of_card(card: CompoundSuite, spec: CellSpec, file: SuiteFile, given: Sampling) -> _Wanted:
     simple = file.simple
     return _Wanted(
         id=spec.id,
@@ -113,8 +113,8 @@ def _of_card(card: CompoundSuite, spec: CellSpec, file: SuiteFile, override: Sam
         table=spec.table,
         rows=spec.rows,
         order=spec.order,
-        sampling=override.over(spec.sampling.over(card.sampling.over(simple.sampling))),
-        load=spec.load or card.load,
+        sampling=given.over(spec.sampling.over(card.sampling.over(simple.sampling))),
+        load=Load(concurrency=spec.concurrency or card.load.concurrency, repeats=spec.repeats or card.load.repeats),
         select=spec.select or simple.select,
     )
 

@@ -18,7 +18,7 @@ from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.errors import RunNotWhole, SpecEvalError, UsageError
+from spec_eval.errors import NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.prompts import PromptsChanged
 from spec_eval.recipe import Recipe
 from spec_eval.reconcile import reconcile
@@ -159,6 +159,7 @@ async def _all_cells(
     progress: Progress,
 ) -> None:
     plan = prepared.plan
+    _cancel_on_terminate()
     done = {r.unit: r for r in folder.records().records if r.settled}
     with folder.log() as log, progress.measuring(plan.planned(), list(done.values())) as show:
 
@@ -283,6 +284,8 @@ def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconcili
 def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
     outcome = acceptance.outcome(folder.records().records, plan.planned())
     reason = guards.shortfall([outcome], plan.max_failures)
+    if reason is None and outcome.measured == outcome.zero_steps:
+        return NoVerdict("no verification step was measured, so there is no figure; the requests table says why")
     return (
         RunNotWhole(f"{reason}; the report is written, go on with `spec-eval run --resume {folder.path}`")
         if reason
@@ -309,6 +312,20 @@ def _server(folder: RunFolder, plan: Plan) -> Iterator[_Server]:
         yield _Server(Endpoint.at(child.root), child.version)
 
 
+def _cancel_on_terminate() -> None:
+    """Inside the event loop SIGTERM cancels the work in order; an exception out of a signal handler would not."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    held = signal.getsignal(signal.SIGTERM)
+    assert task is not None
+
+    def restore(_task: asyncio.Task[None]) -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, held)
+
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    task.add_done_callback(restore)
+
+
 @contextlib.contextmanager
 def _event_loop() -> Iterator[asyncio.Runner]:
     """uvloop where it is installed: half the processor time a chunk."""
@@ -324,10 +341,13 @@ def _event_loop() -> Iterator[asyncio.Runner]:
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM acts as Ctrl-C, so that a scheduler's end of a job keeps what was measured."""
+    """SIGTERM acts as Ctrl-C, so that a scheduler's end of a job keeps what was measured.
+
+    Raised here rather than sent on as SIGINT: a job in the background of a script ignores that one.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        raise KeyboardInterrupt
 
     held = signal.signal(signal.SIGTERM, interrupt)
     try:

@@ -16,6 +16,8 @@ def grades(
     plan: Plan, prompts: Mapping[str, PromptSet], records: tuple[RequestRecord, ...]
 ) -> Iterator[dict[str, Any]]:
     """One line for each recorded request whose prompt has a reference; `grade` is null where there was no answer."""
+    if not any(prompts[cell.cell_id].graded for cell in plan.cells):
+        return  # the tokenizer's vocabulary is not worth a download then
     by_prompt: dict[tuple[str, str], list[RequestRecord]] = {}
     for record in records:
         by_prompt.setdefault((record.cell_id, record.prompt_id), []).append(record)

@@ -10,7 +10,16 @@ from spec_eval.run import provenance
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, Target, new_run_folder
 
 
-def keep(imported: Imported, path: Path, *, engine: str, k: int | None, out: Path, command: Sequence[str]) -> RunFolder:
+def keep(
+    imported: Imported,
+    path: Path,
+    *,
+    engine: str,
+    k: int | None,
+    out: Path,
+    command: Sequence[str],
+    max_failures: float = 0.05,
+) -> RunFolder:
     """Write it; the run is whole at once."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     folder = new_run_folder(out, f"imported-{path.stem}-{engine}")
@@ -27,7 +36,7 @@ def keep(imported: Imported, path: Path, *, engine: str, k: int | None, out: Pat
         target=Target(engine=engine, model=None, drafter=None, k=k),
         cells=imported.cells,
         seed=None,
-        max_failures=1.0,
+        max_failures=max_failures,
     )
     with RunLock(folder.path):
         folder.write_plan(plan)

@@ -27,6 +27,7 @@ class Prepared:
 def prepare(options: RunOptions) -> Prepared:
     """Load the prompts and write down everything that is decided before the first request."""
     file = suite.find(options.suite)
+    cells.override(options)  # a wrong value is told before a server or a data set is looked for
     target = targets.choose(options)
     laid = cells.lay_out(file, options)
     compound = file.suite if isinstance(file.suite, CompoundSuite) else None
@@ -44,6 +45,7 @@ def prepare(options: RunOptions) -> Prepared:
         members=laid.members,
         not_stated=compound.not_stated if compound else (),
         choices=compound.choices if compound else {},
+        card=f"{compound.title}: {compound.drafter} on {compound.engine}" if compound and compound.drafter else None,
         overrides=options.overrides(),
         target=target,
         cells=laid.cells,
@@ -88,7 +90,7 @@ def dry_run(options: RunOptions) -> str:
     ceiling = sum(cell.planned() * (cell.sampling.max_tokens or 0) for cell in plan.cells)
     lines = [
         f"{plan.planned()} requests in {conversations} conversations, at most {ceiling} generated tokens, "
-        f"at most {ceiling * _BYTES_PER_TOKEN / 1e6:.0f} MB on disk",
+        f"at most {max(1, round(ceiling * _BYTES_PER_TOKEN / 1e6))} MB on disk",
         *(f"not stated by the card: {fact}" for fact in plan.not_stated),
         *(f"our choice of {name}: {text}" for name, text in plan.choices.items()),
         f"overrides: {', '.join(f'{name} = {value}' for name, value in plan.overrides.items()) or 'none'}",

@@ -17,6 +17,8 @@ def choose(options: RunOptions) -> Target:
     if options.known_answer is not None:
         raise UsageError("--known-answer needs a server that spec-eval starts itself; give --engine embedded")
     if options.engine is None or options.base_url is None:
+        if options.engine is not None:
+            engines.find(options.engine)  # a misspelt name is the likelier fault
         raise UsageError("no server: give --engine embedded, or --engine NAME with --base-url URL, or --serve RECIPE")
     engine = engines.find(options.engine)
     url = Endpoint.at(options.base_url).base_url

@@ -99,7 +99,7 @@ class Plan(Stored):
     """plan.json.
 
     origin: measured by us, or imported from another tool's files. synthetic: why, or null.
-    members: the simple suites that the cells come from, by name. not_stated, choices: of a compound suite.
+    members: the simple suites that the cells come from, by name. not_stated, choices, card: of a compound suite.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -115,6 +115,7 @@ class Plan(Stored):
     members: dict[str, Member] = Field(default_factory=dict)
     not_stated: tuple[str, ...] = ()
     choices: dict[str, str] = Field(default_factory=dict)
+    card: str | None = None
     overrides: dict[str, Any]
     target: Target
     cells: tuple[Cell, ...]

@@ -101,7 +101,7 @@ def test_csv_has_a_line_a_row_at_full_precision(tmp_path: Path, report: Callable
     assert rows[2]["steps"] == "12"
 
 
-@pytest.mark.parametrize(("by", "labels"), [("category", ["even", "odd"]), ("dataset", [None]), ("turn", ["1"])])
+@pytest.mark.parametrize(("by", "labels"), [("category", ["even", "odd"]), ("dataset", [None]), ("turn", ["turn 1"])])
 def test_rows_stand_for_what_was_asked(
     by: str, labels: list[str | None], tmp_path: Path, report: Callable[..., Shown]
 ) -> None:

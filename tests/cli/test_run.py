@@ -133,7 +133,7 @@ def test_a_dry_run_sends_nothing_and_writes_nothing(face: Face, suite: str) -> N
         code, out, err = face.run(suite, *at(server), "--dry-run", "--limit", "3")
         assert (server.asks, server.scrapes) == ([], 0)
     assert (code, err) == (0, "")
-    assert out.startswith("3 requests in 3 conversations, at most 96 generated tokens\n")
+    assert out.startswith("3 requests in 3 conversations, at most 96 generated tokens, at most 1 MB on disk\n")
     assert not face.results.exists()
 
 
@@ -142,7 +142,7 @@ def test_a_dry_run_sends_nothing_and_writes_nothing(face: Face, suite: str) -> N
     [
         (["run"], 2, "needs a suite, or --resume"),
         (["run", "smok"], 2, "did you mean 'smoke'"),
-        (["run", "no-such-thing-at-all"], 2, "shipped: "),
+        (["run", "no-such-thing-at-all"], 2, "`spec-eval list suites` names them"),
         (["run", "smoke"], 2, "no server: "),
         (["run", "smoke", "--engine", "llamacpp"], 2, "--base-url"),
         (["run", "smoke", "--engine", "embedded", "--base-url", "http://127.0.0.1:1"], 2, "--base-url does not go"),

@@ -19,8 +19,11 @@ def prompt_set(rows: list[Conversation], reread: Callable[[], Iterable[Conversat
         revision=None,
         files={},
         sha256=index_sha256(entries),
+        rows=len(entries),
+        standin=False,
         entries=entries,
         notes=(),
+        graded=False,
         reread=reread or (lambda: iter(rows)),
     )
 

@@ -58,7 +58,7 @@ def fault() -> str:
 def test_snapshot_is_taken_at_the_pinned_revision_and_loaded_from_its_folder(fake: Hub) -> None:
     found = list(hub.read(DATA))
     assert fake.calls == [
-        ("download", ("teas/tea",), {"repo_type": "dataset", "revision": REVISION}),
+        ("download", ("teas/tea",), {"repo_type": "dataset", "revision": REVISION, "allow_patterns": None}),
         ("load", ("/snapshots/tea", "green"), {"split": "test"}),
     ]
     assert [row for _, row in found] == [{"id": "a", "question": "Why?"}, {"id": "b", "question": "How?"}]

@@ -117,6 +117,16 @@ def test_bad_rows_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
         load(suite_file(tmp_path, file="tea.jsonl"))
 
 
+def test_lines_that_are_no_rows_are_refused_with_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path / "tea.jsonl", [*ROWS, {"id": "t9", "question": " "}])
+    path.write_bytes(path.read_bytes() + b'{"id": "t10"\n{"id": "\xe9"}\n[]\n')
+    with pytest.raises(UsageError) as caught:
+        load(suite_file(tmp_path, file="tea.jsonl"))
+    message = str(caught.value)
+    for problem in ("7: column 'question' is empty", "8: not JSON", "9: not UTF-8 at byte 9", "10: not a JSON object"):
+        assert f"tea.jsonl: line {problem}" in message
+
+
 @pytest.mark.parametrize("content", ["", "\n\n"])
 def test_file_without_rows_is_an_environment_fault(tmp_path: Path, content: str) -> None:
     (tmp_path / "tea.jsonl").write_text(content, encoding="utf-8")

@@ -10,6 +10,9 @@ import pytest
 
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.prompts import rows
+from spec_eval.prompts.build import conversations
+from spec_eval.prompts.rows import Problem
+from spec_eval.suite import PromptSpec
 
 BOM = b"\xef\xbb\xbf"
 
@@ -21,10 +24,14 @@ def written(folder: Path, content: bytes, name: str = "tea.jsonl") -> Path:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    return [row for _, row in rows.read([path])]
+    found = [row for _, row in rows.read([path])]
+    good = [row for row in found if not isinstance(row, Problem)]
+    assert len(good) == len(found)
+    return good
 
 
 def refusal(path: Path) -> str:
+    """Of a file that cannot be read at all."""
     with pytest.raises(UsageError) as caught:
         read(path)
     message = str(caught.value)
@@ -33,10 +40,20 @@ def refusal(path: Path) -> str:
     return message
 
 
+def refused(path: Path) -> str:
+    """Of a file some of whose lines are no rows: what reads on collects them, and refuses the file."""
+    with pytest.raises(UsageError) as caught:
+        list(conversations(rows.read([path]), PromptSpec(template="{q}"), "tea"))
+    message = str(caught.value)
+    assert message.startswith("tea: tea.jsonl: ")
+    assert "\n" not in message
+    return message
+
+
 def test_marks_blank_lines_and_line_ends_are_read_over(tmp_path: Path) -> None:
     content = BOM + b'{"id": 1}\r\n\r\n  \n{"id": 2}\n\t{"id": 3}\r\n\n{"id": 4}'
     found = list(rows.read([written(tmp_path, content)]))
-    assert [row["id"] for _, row in found] == [1, 2, 3, 4]
+    assert [row for _, row in found] == [{"id": 1}, {"id": 2}, {"id": 3}, {"id": 4}]
     assert [where for where, _ in found] == [f"tea.jsonl: line {n}" for n in (1, 4, 5, 7)]
 
 
@@ -57,11 +74,13 @@ def test_gzip_is_read_like_plain_text(tmp_path: Path) -> None:
 
 def test_files_are_read_in_the_given_order(tmp_path: Path) -> None:
     paths = [written(tmp_path, b'{"id": 2}\n', "b.jsonl"), written(tmp_path, b'{"id": 1}\n', "a.jsonl")]
-    assert [row["id"] for _, row in rows.read(paths)] == [2, 1]
+    assert [row for _, row in rows.read(paths)] == [{"id": 2}, {"id": 1}]
 
 
 def test_line_that_is_not_utf8_is_named_with_its_byte(tmp_path: Path) -> None:
-    assert "line 2: not UTF-8 at byte 8" in refusal(written(tmp_path, b'{"q": 1}\n{"q": "\xe9"}\n'))
+    path = written(tmp_path, b'{"q": "a"}\n{"q": "\xe9"}\n')
+    assert list(rows.read([path]))[1] == ("tea.jsonl: line 2", Problem("not UTF-8 at byte 8"))
+    assert "line 2: not UTF-8 at byte 8" in refused(path)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +95,34 @@ def test_line_that_is_not_utf8_is_named_with_its_byte(tmp_path: Path) -> None:
     ],
 )
 def test_line_that_is_no_json_object_is_named(tmp_path: Path, line: bytes, problem: str) -> None:
-    message = refusal(written(tmp_path, b'{"q": 1}\n\n' + line + b"\n"))
+    path = written(tmp_path, b'{"q": "a"}\n\n' + line + b'\n{"q": "b"}\n')
+    first, (where, found), last = rows.read([path])
+    assert (first[1], last[1]) == ({"q": "a"}, {"q": "b"})
+    assert where == "tea.jsonl: line 3"
+    assert isinstance(found, Problem)
+    assert found.text.startswith(problem)
+    message = refused(path)
     assert f"line 3: {problem}" in message
+    assert "line 1" not in message
+    assert "line 4" not in message
     assert "mend or remove these rows" in message
 
 
 def test_torn_last_line_refuses_the_file(tmp_path: Path) -> None:
-    assert "line 2: not JSON" in refusal(written(tmp_path, b'{"q": 1}\n{"q": '))
+    assert "line 2: not JSON" in refused(written(tmp_path, b'{"q": "a"}\n{"q": '))
 
 
 def test_every_bad_line_is_told_at_once_and_many_are_counted(tmp_path: Path) -> None:
-    message = refusal(written(tmp_path, b"x\n" * 8))
-    assert [f"line {n}: " in message for n in range(1, 9)] == [True] * 5 + [False] * 3
-    assert "and 3 more" in message
+    message = refused(written(tmp_path, b"x\n" * 8))
+    assert [f"line {n}: " in message for n in range(1, 9)] == [True] * 6 + [False] * 2
+    assert "; and 2 more; mend or remove these rows" in message
+
+
+def test_bad_lines_and_rows_that_cannot_be_asked_are_told_together(tmp_path: Path) -> None:
+    message = refused(written(tmp_path, b'{"q": "a"}\nx\n{"q": " "}\n{"q": "\xe9"}\n'))
+    assert "line 2: not JSON" in message
+    assert "line 3: column 'q' is empty" in message
+    assert "line 4: not UTF-8" in message
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "plain"])
@@ -155,6 +189,6 @@ def test_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
 
 
 def test_no_problem_is_no_refusal() -> None:
-    rows.refuse("x", [])
-    with pytest.raises(UsageError, match=r"^x: a; b; mend"):
-        rows.refuse("x", ["a", "b"])
+    rows.refuse("x", [], "mend it")
+    with pytest.raises(UsageError, match=r"^x: a; b; mend it$"):
+        rows.refuse("x", ["a", "b"], "mend it")

@@ -68,7 +68,7 @@ def test_names_from_outside_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 def test_warnings_carry_message_and_remedy(tmp_path: Path) -> None:
     text = shown(tmp_path, records=[failed("timeout", prompt_id="h1", category="hard")])
-    assert "failures: 1 of 1 requests failed: 1 timeout; look into server.log" in text
+    assert "failures: 1 of 1 requests failed: 1 timeout; see failure_reason in requests.jsonl" in text
 
 
 def test_wide_tables_are_not_folded(tmp_path: Path) -> None:

@@ -164,10 +164,18 @@ def test_a_dry_run_tells_what_would_be_sent_and_writes_nothing(suite: str, tmp_p
     text = dry_run(options(suite, repeats=2, concurrency=(1, 4), limit=4, out=tmp_path / "out"))
     first, *rest = text.splitlines()
     # 4 prompts x 2 repeats x 2 levels, 32 tokens each at most
-    assert first == "16 requests in 16 conversations, at most 512 generated tokens"
-    assert [line.partition(":")[0] for line in rest] == ["pair-c1", "first", "pair-c4", "first"]
+    assert first == "16 requests in 16 conversations, at most 512 generated tokens, at most 1 MB on disk"
+    names = [line.strip().partition(":")[0] for line in rest]
+    assert names == ["overrides", "pair-c1", "first", "pair-c4", "first"]
+    assert rest[0] == "overrides: limit = 4, repeats = 2, concurrency = [1, 4]"
     assert "'Answer: Question number 0?'" in text
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_tells_the_disk_that_a_run_may_take(suite: str) -> None:
+    # 6 requests x 500,000 tokens x 8 bytes
+    first = dry_run(options(suite, max_tokens=500_000)).splitlines()[0]
+    assert first == "6 requests in 6 conversations, at most 3000000 generated tokens, at most 24 MB on disk"
 
 
 def test_settings_hash_alike_where_only_the_address_differs(suite: str) -> None:
