@@ -159,6 +159,7 @@ def manifest(of: Plan, **changes: Any) -> Manifest:
         "settings_sha256": of.settings_sha256,
         "started": of.created,
         "ended": "2030-01-02T03:05:05+00:00",
+        "data": {},
         "settings": {c.cell_id: {"thinking": False} for c in of.cells},
         "server": {"model": "target-a"},
         "engine_version": "b1",

@@ -5,7 +5,7 @@ import pytest
 
 from spec_eval import suite
 from spec_eval.errors import UsageError
-from spec_eval.suite import Suite, SuiteFile
+from spec_eval.suite import CompoundSuite, Sampling, Select, Suite, SuiteFile
 
 GOOD = """\
 schema_version = 1
@@ -182,3 +182,104 @@ def test_every_shipped_suite_is_named_like_its_file_and_pinned() -> None:
         if isinstance(one.suite, Suite) and one.suite.data.hub is not None:
             assert re.fullmatch(r"[0-9a-f]{40}", one.suite.data.revision or "")
             assert one.suite.data.local
+
+
+CARD = """\
+schema_version = 1
+name = "card"
+title = "Card"
+not_stated = ["seeds"]
+
+[choices]
+selection = "all"
+
+[sampling]
+temperature = 0.7
+
+[[cells]]
+id = "one"
+suite = "humaneval"
+table = "Basic"
+title = "HumanEval"
+
+[[cells]]
+id = "two"
+suite = "tea.toml"
+table = "Basic"
+title = "Tea"
+rows = "category"
+sampling = { max_tokens = 9 }
+select = { categories = ["green"], first = 5 }
+"""
+
+
+def test_compound_suite_lists_its_cells(tmp_path: Path) -> None:
+    found = suite.read(written(tmp_path, CARD)).suite
+    assert isinstance(found, CompoundSuite)
+    assert (found.not_stated, found.choices) == (("seeds",), {"selection": "all"})
+    assert [(cell.id, cell.suite, cell.rows) for cell in found.cells] == [
+        ("one", "humaneval", "cell"),
+        ("two", "tea.toml", "category"),
+    ]
+    assert found.cells[1].sampling == Sampling(max_tokens=9)
+    assert found.cells[1].select == Select(categories=("green",), first=5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('id = "two"', 'id = "one"', "cells share the id 'one'"),
+        ('rows = "category"', 'rows = "turn"', "cells.1.rows: "),
+        ('rows = "category"', 'row = "category"', "unknown key 'cells.1.row', did you mean 'rows'?"),
+        ("first = 5", "frist = 5", "unknown key 'cells.1.select.frist', did you mean 'first'?"),
+        ("first = 5", "first = 0", "cells.1.select.first: "),
+        ("max_tokens = 9", "max_tokens = 0", "cells.1.sampling.max_tokens: "),
+        ('table = "Basic"\ntitle = "Tea"', 'title = "Tea"', "cells.1.table: "),
+        ("[sampling]\ntemperature = 0.7\n", "", "sampling: "),
+    ],
+)
+def test_compound_suite_that_cannot_be_used_names_its_place(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert words in refusal(tmp_path, CARD.replace(old, new))
+
+
+def test_compound_suite_without_a_cell_is_refused(tmp_path: Path) -> None:
+    text = 'schema_version = 1\nname = "card"\ntitle = "Card"\ncells = []\n[sampling]\ntemperature = 0.7\n'
+    assert "cells: " in refusal(tmp_path, text)
+
+
+def test_compound_suite_is_no_simple_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a compound suite; a cell names a simple one"):
+        _ = suite.read(written(tmp_path, CARD)).simple
+
+
+def test_settings_lie_over_those_that_are_farther_away() -> None:
+    base = Sampling(temperature=0.0, max_tokens=9, top_k=5)
+    assert Sampling(temperature=1.0, thinking=False).over(base) == Sampling(
+        temperature=1.0, max_tokens=9, top_k=5, thinking=False
+    )
+    assert Sampling().over(base) == base
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"), [("temperature = 0.7\n", "temperature"), ("max_tokens = 128\n", "max_tokens")]
+)
+def test_simple_suite_must_state_its_sampling(tmp_path: Path, missing: str, words: str) -> None:
+    assert f"sampling needs {words}" in refusal(tmp_path, GOOD.replace(missing, ""))
+
+
+def test_suite_may_be_named_from_the_folder_of_another(tmp_path: Path) -> None:
+    written(tmp_path, GOOD)
+    assert suite.find("tea.toml", tmp_path).path == tmp_path / "tea.toml"
+    assert suite.find(str(tmp_path / "tea.toml"), tmp_path / "elsewhere").suite.name == "tea"
+    assert suite.find("humaneval", tmp_path).suite.name == "humaneval"
+    with pytest.raises(UsageError, match=r"no suite 'tea\.toml'"):
+        suite.find("tea.toml", tmp_path / "elsewhere")
+
+
+def test_cells_of_every_shipped_card_name_shipped_suites() -> None:
+    cards = [one.suite for one in suite.shipped_suites() if isinstance(one.suite, CompoundSuite)]
+    assert [card.name for card in cards] == ["card-dflash2", "card-dflash2-preview", "card-dspark"]
+    for card in cards:
+        for cell in card.cells:
+            assert suite.find(cell.suite).simple.name == cell.suite
+            assert cell.rows == "cell" or len(set(cell.order)) == 11

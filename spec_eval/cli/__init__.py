@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from spec_eval.cli import imports, lists, prepare, report, run
+from spec_eval.cli import doctor, imports, lists, prepare, report, run
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ run.register(app)
 report.register(app)
 imports.register(app)
 prepare.register(app)
+doctor.register(app)
 lists.register(app)
 
 

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 Message = dict[str, str]
 
@@ -58,7 +59,7 @@ class PromptSet:
     source: where they came from, for people. revision: the hub's, or null. files: sha256 of each file read.
     sha256: over the whole index, before any selection; rows: how many there were. standin: whether the rows are made
     up in the shape of the real ones. notes: what a reader of the figures should know. graded: whether prompts carry
-    references.
+    references. preparation: who resolved the rows from which sources, where `prepare` wrote them.
     """
 
     source: str
@@ -71,6 +72,7 @@ class PromptSet:
     notes: tuple[str, ...]
     graded: bool
     reread: Callable[[], Iterable[Conversation]]
+    preparation: dict[str, Any] | None = None
 
     def __iter__(self) -> Iterator[Conversation]:
         """Read the chosen conversations again, in order; PromptsChanged where the data changed since it was indexed."""

@@ -1,7 +1,9 @@
 """A suite's data, from wherever it lies, as a checked PromptSet."""
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.prompts import build, hub, rows
@@ -49,9 +51,27 @@ def load(
         standin=standin,
         entries=entries,
         notes=(*build.category_notes(entry.category for entry in entries), *_unpinned(suite, paths, standin)),
+        preparation=_preparation(paths),
         graded=suite.prompt.adapter == "mrcr",
         reread=reread,
     )
+
+
+def _preparation(paths: list[Path]) -> dict[str, Any] | None:
+    """What `prepare` wrote beside the rows; UsageError where the rows are not those it speaks of."""
+    for path in paths:
+        sidecar = path.with_name(f"{path.stem}.prepared.json")
+        if not sidecar.is_file():
+            continue
+        try:
+            about: dict[str, Any] = json.loads(sidecar.read_text(encoding="utf-8"))
+            promised = about["sha256"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{sidecar}: not readable ({error}); prepare the set again") from error
+        if promised != rows.sha256(path):
+            raise UsageError(f"{path}: not the rows that {sidecar.name} speaks of; prepare the set again")
+        return about
+    return None
 
 
 def _relative(path: Path, file: SuiteFile, data_dir: Path | None) -> str:

@@ -150,5 +150,8 @@ def _prompts(cell: Cell) -> str:
     reference = cell.prompts
     revision = f" @{reference.revision[:12]}" if reference.revision else ""
     chosen = f"{len(reference.units)} of {reference.rows} conversations"
+    if reference.preparation:
+        tool = reference.preparation.get("tool", {})
+        chosen += f", prepared by {tool.get('name')} {tool.get('commit') or tool.get('version') or ''}".rstrip()
     digest = f", sha256 {reference.sha256[:12]}" if reference.sha256 else ""
     return f"{reference.source}{revision}, {chosen}{digest}"

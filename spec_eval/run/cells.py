@@ -156,6 +156,7 @@ def _cell(
             units=tuple((entry.prompt_id, entry.category, entry.turns) for entry in chosen.entries),
             notes=chosen.notes,
             standin=whole.standin,
+            preparation=whole.preparation,
         ),
     )
 

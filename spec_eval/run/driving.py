@@ -249,6 +249,7 @@ def _write_manifest(folder: RunFolder, plan: Plan, server: _Server, found: Probe
             started=ends[0].started,
             ended=end.ended,
             settings=provenance.comparable_settings(plan, found.identity, records),
+            data=provenance.data_table(plan),
             server={
                 "root": server.endpoint.root,
                 "model": found.model,

@@ -53,6 +53,7 @@ def keep(
                 started=None,
                 ended=None,
                 settings=provenance.imported_settings(plan, records),
+                data=provenance.data_table(plan),
                 server={},
                 engine_version=None,
                 packages=provenance.packages(),

@@ -53,6 +53,12 @@ def outcome_table(outcome: Outcome) -> dict[str, int]:
     return {name: getattr(outcome, name) for name in ("planned", "sent", "ok", "failed", "measured")}
 
 
+def data_table(plan: Plan) -> dict[str, dict[str, Any]]:
+    """For each data set where its rows came from, their hashes, and who prepared them."""
+    kept = {"source", "revision", "files", "sha256", "rows", "standin", "preparation"}
+    return {cell.dataset: cell.prompts.model_dump(mode="json", include=kept) for cell in plan.cells}
+
+
 def imported_settings(plan: Plan, records: Sequence[RequestRecord]) -> dict[str, dict[str, Any]]:
     """Of a run that was not driven here: all that its records tell; the rest is null."""
     unknown = Identity(models=())

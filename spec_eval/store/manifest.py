@@ -43,6 +43,7 @@ class Manifest(Stored):
     """manifest.json: what another person needs to repeat the run, beside plan.json.
 
     settings: the keys that two runs must share to be comparable; null is "not known".
+    data: for each data set where its rows came from, their hashes, and who prepared them.
     server: what the server said of itself. sessions: one entry where nothing interrupted the run.
     """
 
@@ -52,6 +53,7 @@ class Manifest(Stored):
     started: str | None
     ended: str | None
     settings: dict[str, Any]
+    data: dict[str, Any]
     server: dict[str, Any]
     engine_version: str | None
     packages: dict[str, str]

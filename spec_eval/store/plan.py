@@ -29,6 +29,7 @@ class PromptRef(Stored):
     units: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...] = ()
     standin: bool = False
+    preparation: dict[str, Any] | None = None
 
 
 class Cell(Stored):

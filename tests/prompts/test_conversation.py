@@ -24,6 +24,7 @@ def prompt_set(rows: list[Conversation], reread: Callable[[], Iterable[Conversat
         entries=entries,
         notes=(),
         graded=False,
+        preparation=None,
         reread=reread or (lambda: iter(rows)),
     )
 
@@ -138,3 +139,24 @@ def test_hash_of_a_set_depends_on_its_order() -> None:
     entries = index(MIXED)
     assert index_sha256(entries) != index_sha256(tuple(reversed(entries)))
     assert index_sha256(entries) == index_sha256(list(entries))
+
+
+@pytest.mark.parametrize(
+    ("categories", "first", "expected"),
+    [
+        ((), None, ["a1", "a2", "b1", "a3", "c1", "b2", "a4"]),
+        (("b", "c"), None, ["b1", "c1", "b2"]),
+        (("a",), 2, ["a1", "a2"]),
+        ((), 1, ["a1", "b1", "c1"]),
+        (("b", "z"), 9, ["b1", "b2"]),
+        (("z",), None, []),
+    ],
+)
+def test_selection_is_the_first_of_each_category_in_row_order(
+    categories: tuple[str, ...], first: int | None, expected: list[str]
+) -> None:
+    whole = prompt_set(MIXED)
+    chosen = whole.selected(categories, first)
+    assert ids(chosen) == expected
+    assert [c.prompt_id for c in chosen] == expected
+    assert (chosen.sha256, chosen.rows) == (whole.sha256, 7)

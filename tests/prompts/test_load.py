@@ -186,3 +186,64 @@ def test_shipped_smoke_suite_has_six_prompts_of_each_category() -> None:
     kinds = [entry.category for entry in got.entries]
     assert {kind: kinds.count(kind) for kind in kinds} == {"repeat": 6, "coding": 6, "qa": 6, "writing": 6}
     assert [e.category for e in got.limited(4).entries] == ["repeat", "coding", "qa", "writing"]
+
+
+def pinned(one: SuiteFile, **pins: Any) -> SuiteFile:
+    assert isinstance(one.suite, Suite)
+    data = one.suite.data.model_copy(update=pins)
+    return one.model_copy(update={"suite": one.suite.model_copy(update={"data": data})})
+
+
+def test_local_rows_may_be_another_edition_with_a_pin_of_its_own(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", ROWS)
+    one = suite_file(tmp_path, local=("tea.jsonl",), **HUB)
+    found = load(one, data_dir=tmp_path)
+    assert found.notes == ("local rows: their content is not pinned by the suite, only recorded",)
+    held = load(pinned(one, sha256="0" * 64, local_sha256=found.sha256), data_dir=tmp_path)
+    assert (held.sha256, held.notes) == (found.sha256, ())
+    with pytest.raises(UsageError, match="the suite pins 000000000000"):
+        load(pinned(one, sha256="0" * 64), data_dir=tmp_path)
+    with pytest.raises(UsageError, match="the suite pins 111111111111"):
+        load(pinned(one, sha256=found.sha256, local_sha256="1" * 64), data_dir=tmp_path)
+
+
+def test_rows_of_the_hub_are_held_against_the_hubs_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "read", lambda *_, **__: iter((f"row {n}", row) for n, row in enumerate(ROWS, 1)))
+    one = suite_file(tmp_path, **HUB)
+    found = load(one)
+    assert found.notes == ()
+    assert load(pinned(one, sha256=found.sha256, local_sha256="1" * 64)).sha256 == found.sha256
+    with pytest.raises(UsageError, match="use the pinned data set"):
+        load(pinned(one, sha256="2" * 64))
+
+
+def test_stand_in_rows_are_neither_counted_nor_hashed_against_the_pins(tmp_path: Path) -> None:
+    written(tmp_path / "tea_standin" / "tea.jsonl", ROWS)
+    one = pinned(suite_file(tmp_path, local=("*/tea.jsonl",), **HUB), rows=164, sha256="0" * 64)
+    found = load(one, data_dir=tmp_path)
+    assert (found.standin, found.source, found.rows) == (True, "stand-in rows from tea.jsonl", 6)
+
+
+def test_file_beside_a_suite_is_no_stand_in_of_anything(tmp_path: Path) -> None:
+    written(tmp_path / "standin" / "tea.jsonl", ROWS)
+    assert not load(suite_file(tmp_path / "standin", file="tea.jsonl"), data_dir=tmp_path).standin
+
+
+def test_data_as_people_really_have_it(tmp_path: Path) -> None:
+    lines = [
+        b'\xef\xbb\xbf{"id": "d1", "question": "One?", "kind": "coding"}\r\n',
+        b"\n",
+        b'{"id": 9, "question": "Two?", "kind": "Coding "}\n',
+        b'{"id": "d3", "question": "Three?"}',
+    ]
+    (tmp_path / "tea.jsonl").write_bytes(b"".join(lines))
+    found = load(suite_file(tmp_path, file="tea.jsonl"))
+    assert [(e.prompt_id, e.category) for e in found.entries] == [
+        ("d1", "coding"),
+        ("9", "Coding "),
+        ("d3", "(none)"),
+    ]
+    assert found.notes == (
+        "categories 'Coding ', 'coding' differ only by case or space and are kept apart",
+        "1 rows have no category and are counted under (none)",
+    )

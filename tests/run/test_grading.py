@@ -35,6 +35,7 @@ def prompts(*conversations: Conversation, graded: bool = True) -> PromptSet:
         entries=entries,
         notes=(),
         graded=graded,
+        preparation=None,
         reread=lambda: iter(conversations),
     )
 
