@@ -41,6 +41,11 @@ class Row:
     figures: Figures
     grade: float | None = None
 
+    @property
+    def partial(self) -> bool:
+        """Whether its figures rest on only some of what was planned for it."""
+        return 0 < self.outcome.measured < self.outcome.planned
+
 
 @dataclass(frozen=True)
 class RunReport:
@@ -103,7 +108,9 @@ def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By 
         edges = zip((0, *OFFICIAL_EDGES), OFFICIAL_EDGES, strict=False)
         labels = [f"o200k {low + 1 if low else low}-{high}" for low, high in edges]
         return _binned(plan, cell, mine, labels, lambda record: _official_bin(record, grades, labels), grades)
-    key: Callable[[RequestRecord], str] = _turn if by == "turn" else _category
+    # The plan says which category a prompt is of; a record may have been imported under another.
+    categories = {prompt_id: category for prompt_id, category, _ in cell.prompts.units}
+    key = _turn if by == "turn" else lambda record: categories[record.prompt_id]
     planned: dict[str, int] = dict.fromkeys(cell.order if by is None else (), 0)
     for _, category, turns in cell.prompts.units:
         for turn in range(turns):
@@ -135,10 +142,6 @@ def _grouped(records: Sequence[RequestRecord], key: Callable[[RequestRecord], st
     for record in records:
         grouped.setdefault(key(record), []).append(record)
     return grouped
-
-
-def _category(record: RequestRecord) -> str:
-    return record.category
 
 
 def _turn(record: RequestRecord) -> str:

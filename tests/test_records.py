@@ -176,3 +176,11 @@ def test_unit_tells_cell_prompt_turn_and_repeat_apart() -> None:
     base = answered(GOOD, cell_id="c", prompt_id="p", turn=1, repeat=2)
     assert base.unit == ("c", "p", 1, 2)
     assert replace(base, attempt=5, text="other").unit == base.unit
+
+
+def test_a_k_that_no_drafter_has_is_refused_and_costs_no_memory() -> None:
+    absurd = 10**9
+    padded = padded_histogram([1, 1], absurd)
+    assert padded == (1, 1)
+    counters = SpecCounters(steps=2, accepted=1, drafted=2, histogram=padded, k=absurd)
+    assert breach(counters, 10) == "k > 1024"

@@ -133,7 +133,12 @@ def _cells(records: list[RequestRecord], path: Path) -> tuple[Cell, ...]:
     digest = rows.sha256(path)
     cells = []
     for dataset in dict.fromkeys(record.dataset for record in records):
-        units = dict.fromkeys((r.prompt_id, r.category, 1) for r in records if r.dataset == dataset)
+        # A request that comes back, perhaps under another category, is still one unit: the first naming counts.
+        categories: dict[str, str] = {}
+        for record in records:
+            if record.dataset == dataset:
+                categories.setdefault(record.prompt_id, record.category)
+        units = [(prompt_id, category, 1) for prompt_id, category in categories.items()]
         reference = PromptRef(
             source=path.name, revision=None, files={path.name: digest}, sha256=None, rows=len(units), units=tuple(units)
         )

@@ -36,9 +36,10 @@ def grids(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
 
 
 def _name(row: Row, report: RunReport) -> str:
+    partial = " (partial)" if row.partial else ""
     if row is report.overall:
-        return "overall, pooled"
-    name = words.row_name(row)
+        return f"overall, pooled{partial}"
+    name = f"{words.row_name(row)}{partial}"
     levels = {cell.concurrency for cell in report.plan.cells}
     return f"{name}, c={row.concurrency}" if len(levels) > 1 and row.table is None else name
 

@@ -59,9 +59,9 @@ def lay_out(file: SuiteFile, options: RunOptions) -> LaidOut:
         whole = loaded[wanted.file.path]
         prompt_set = _select(whole, wanted, options.limit)
         name = wanted.file.simple.name
-        members[name] = Member(
-            text=wanted.file.text, path=None if wanted.file.is_shipped else str(wanted.file.path.resolve())
-        )
+        member = Member(text=wanted.file.text, path=None if wanted.file.is_shipped else str(wanted.file.path.resolve()))
+        if members.setdefault(name, member) != member:
+            raise UsageError(f"{wanted.file.path}: another suite of this card is called {name!r} too; rename one")
         levels = options.concurrency or (wanted.load.concurrency,)
         for level in levels:
             cell = _cell(wanted, whole, prompt_set, level, options, suffix=len(levels) > 1)

@@ -219,3 +219,11 @@ def test_completion_and_llamacpp_bodies_are_read_too(tmp_path: Path) -> None:
     (other,) = read(written(tmp_path, [line("r", timings)]), ENGINES["llamacpp"], k=4).records
     assert other.no_counters_reason is not None
     assert other.no_counters_reason.startswith("steps not reported: ")
+
+
+def test_request_that_comes_back_under_another_category_is_one_unit(tmp_path: Path) -> None:
+    again = {**line("r1", body([0, 2])), "category": "hard"}
+    path = tmp_path / "captures.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (line("r1", body([1, 1])), again)))
+    (cell,) = read(path, VLLM).cells
+    assert cell.prompts.units == (("r1", "easy", 1),)

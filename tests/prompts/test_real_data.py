@@ -12,7 +12,7 @@ from spec_eval.run.cells import lay_out
 from spec_eval.run.options import RunOptions
 
 FOLDER = os.environ.get("SPEC_EVAL_DATA_DIR")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="SPEC_EVAL_DATA_DIR names no folder with the real data sets")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="SPEC_EVAL_DATA_DIR names no folder with the real data sets")
 
 
 def real(name: str) -> PromptSet:

@@ -131,3 +131,10 @@ def test_runs_follow_each_other(tmp_path: Path) -> None:
     of = [plan(cell(UNITS), run_id=name, suite_name=name) for name in ("one", "two")]
     text = render([tables.build(run_folder(tmp_path, one, RECORDS)) for one in of])
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## one: drafter-a", "## two: drafter-a"]
+
+
+def test_row_of_which_some_is_missing_is_marked_partial(tmp_path: Path) -> None:
+    records = (*RECORDS[:2], failed("http 503", prompt_id="e1", category="easy"))
+    names = [row[0] for row in cells(report(tmp_path, records=records), 0)[2:]]
+    assert [name.endswith("(partial)") for name in names] == [False, False, False, True]
+    assert names[2].endswith("easy"), "nothing of it was measured: a dash says so, not a mark"
