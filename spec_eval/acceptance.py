@@ -183,7 +183,7 @@ def figures(records: Iterable[RequestRecord]) -> Figures:
         positions_request_mean=_positions_request_mean(counters, k),
         conditional_positions=_conditional(counters, k),
         full_steps=_full_steps(counters, k),
-        **_delivery(stepped),
+        **_delivery(pairs),
     )
 
 
@@ -251,13 +251,17 @@ class _Delivery(TypedDict):
 
 
 def _delivery(pairs: Sequence[tuple[RequestRecord, SpecCounters]]) -> _Delivery:
-    """What became of verified tokens. C = 1 + S + A + Z - X: Z plain steps, X tokens past the end."""
-    if not pairs or any(record.completion_tokens is None for record, _ in pairs):
+    """What became of verified tokens. C = 1 + S + A + Z - X: Z plain steps, X tokens past the end.
+
+    An answer of one token took no step and delivers none; a longer one without steps is all plain steps.
+    """
+    steps = sum(c.steps for _, c in pairs)
+    if not steps or any(record.completion_tokens is None for record, _ in pairs):
         return {"delivered_per_step": None, "undelivered": None, "unexplained": None}
-    excess = [(record.completion_tokens or 0) - 1 - c.steps - c.accepted for record, c in pairs]
-    delivered = sum((record.completion_tokens or 0) - 1 for record, _ in pairs)
+    excess = [max(record.completion_tokens or 0, 1) - 1 - c.steps - c.accepted for record, c in pairs]
+    delivered = sum(max(record.completion_tokens or 0, 1) - 1 for record, _ in pairs)
     return {
-        "delivered_per_step": delivered / sum(c.steps for _, c in pairs) if max(excess) <= 0 else None,
+        "delivered_per_step": delivered / steps if max(excess) <= 0 else None,
         "undelivered": sum(max(0, -n) for n in excess),
         "unexplained": sum(max(0, n) for n in excess),
     }

@@ -10,7 +10,7 @@ from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
 from spec_eval.toml import Frozen
 
-EMBEDDED = "smollm2-ngram"
+EMBEDDED_RECIPE = "smollm2-ngram"
 
 
 class TargetSpec(Frozen):

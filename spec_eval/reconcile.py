@@ -79,6 +79,7 @@ def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], a
     )
     failed = sum(r.status == "failed" for r in records)
     unread = sum(r.status == "ok" for r in records) - len(measured(records))
+    again = sum(r.attempt > 1 for r in records)
     if not server.consistent:
         return f"{gap}: the server's own positions do not add up to its accepted tokens"
     if server.steps < requests.steps:
@@ -89,6 +90,7 @@ def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], a
             (aborted, f"{aborted} aborted in flight"),
             (failed, f"{failed} failed half-way"),
             (unread, f"{unread} without usable counters"),
+            (again, f"{again} asked more than once"),
         )
         if count
     ]

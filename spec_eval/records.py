@@ -17,6 +17,22 @@ Status = Literal["ok", "failed", "not_sent"]
 Source = Literal["response", "timings", "scrape"]
 
 
+_TEXTS = (
+    "cell_id",
+    "dataset",
+    "prompt_id",
+    "category",
+    "failure_reason",
+    "finish_reason",
+    "no_counters_reason",
+    "text",
+)
+_COUNTS = (
+    *("turn", "repeat", "attempt", "seed_sent", "start_ns", "first_token_ns", "end_ns"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SpecCounters:
     """Speculative-decoding counters of one request.
@@ -100,6 +116,12 @@ class RequestRecord:
         names = {field.name for field in fields(cls)}
         if missing := names - row.keys():
             raise ValueError(f"record without {', '.join(sorted(missing))}")
+        for name in _TEXTS:
+            if not isinstance(row[name], str | None):
+                raise ValueError(f"record whose {name} is {type(row[name]).__name__}, not text")
+        for name in _COUNTS:
+            if row[name] is not None and not is_count(row[name]):
+                raise ValueError(f"record whose {name} is {row[name]!r}, not a count")
         if row["status"] not in get_args(Status):
             raise ValueError(f"record with status {row['status']!r}")
         values = {name: row[name] for name in names}

@@ -311,3 +311,14 @@ def test_figures_are_in_range_or_absent(records: list[RequestRecord]) -> None:
         assert len(got.positions) == got.k
         assert all(later <= earlier for earlier, later in pairwise(got.positions))
         assert got.acceptance_length.value == pytest.approx(1 + sum(got.positions))
+
+
+def test_answer_without_a_step_is_all_plain_steps() -> None:
+    # The second answer's 199 tokens after the first came from no verification step.
+    records = [
+        answered(from_histogram((1, 0, 1)), prompt_id="a", completion_tokens=5),
+        answered(from_histogram((0, 0, 0)), prompt_id="b", completion_tokens=200),
+        answered(from_histogram((0, 0, 0)), prompt_id="c", completion_tokens=1),
+    ]
+    got = figures(records)
+    assert (got.unexplained, got.undelivered, got.delivered_per_step) == (199, 0, None)

@@ -43,8 +43,8 @@ def test_recipe_is_found_by_path(tmp_path: Path) -> None:
 
 
 def test_embedded_recipe_is_shipped_and_counts_drafts() -> None:
-    found = recipe.find(recipe.EMBEDDED)
-    assert found.name == recipe.EMBEDDED
+    found = recipe.find(recipe.EMBEDDED_RECIPE)
+    assert found.name == recipe.EMBEDDED_RECIPE
     assert found.engine == "llamacpp"
     assert found.drafter.k == 8
     assert len(found.target.sha256) == 64

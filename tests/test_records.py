@@ -184,3 +184,10 @@ def test_a_k_that_no_drafter_has_is_refused_and_costs_no_memory() -> None:
     assert padded == (1, 1)
     counters = SpecCounters(steps=2, accepted=1, drafted=2, histogram=padded, k=absurd)
     assert breach(counters, 10) == "k > 1024"
+
+
+@pytest.mark.parametrize(("name", "value"), [("completion_tokens", "9"), ("turn", "0"), ("prompt_id", 7), ("text", 1)])
+def test_field_of_another_type_is_refused_by_name(name: str, value: object) -> None:
+    row = {**answered(from_histogram((1, 1))).to_json(), name: value}
+    with pytest.raises(ValueError, match=f"record whose {name} is"):
+        RequestRecord.from_json(row)

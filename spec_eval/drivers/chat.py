@@ -103,7 +103,6 @@ class ChatClient:
 
     async def ask(self, request: ChatRequest) -> ChatResult:
         """Send until something is generated; never raises for what a server may do."""
-        start_ns = self._now_ns()
         for attempt in range(1, ATTEMPTS + 1):
             start_ns = self._now_ns()
             answer = Answer(self.engine.reader(self.k, nominal_drafts=self.nominal_drafts))

@@ -23,11 +23,6 @@ class EventSplitter:
         *events, self._buffer = buffer.split(b"\n\n")
         return [found for event in events if (found := _data(event)) is not None]
 
-    @property
-    def rest(self) -> bytes:
-        """What has arrived of an unfinished event."""
-        return self._buffer.strip()
-
 
 def _data(event: bytes) -> bytes | None:
     if b"\n" not in event:

@@ -11,7 +11,8 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(), Vll
 def find(name: str) -> Engine:
     """The engine of that name."""
     if name not in ENGINES:
-        raise UsageError(f"no engine {name!r}; known: {', '.join(ENGINES)}, and embedded")
+        hint = "; embedded is for `run`, which starts it" if name == "embedded" else ""
+        raise UsageError(f"no engine {name!r}; known: {', '.join(ENGINES)}{hint}")
     return ENGINES[name]
 
 

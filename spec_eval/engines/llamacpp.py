@@ -65,7 +65,7 @@ class LlamaCpp:
         return Identity(
             models=tuple(entry["id"] for entry in entries),
             version=props.get("build_info") if isinstance(props, dict) else None,
-            context=meta.get("n_ctx") if isinstance(meta, dict) else None,
+            context=meta.get("n_ctx") if isinstance(meta, dict) and is_count(meta.get("n_ctx")) else None,
             speculative=any(flags) if flags and all(isinstance(flag, bool) for flag in flags) else None,
             chat_template_sha256=hashlib.sha256(template.encode()).hexdigest() if isinstance(template, str) else None,
             details={

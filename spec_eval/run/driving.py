@@ -18,6 +18,7 @@ from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.scrape import Totals, parse
 from spec_eval.errors import NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.prompts import PromptsChanged
 from spec_eval.recipe import Recipe
@@ -32,6 +33,7 @@ from spec_eval.serve.embedded import find_model
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
 
 _SETTLE_S = 5.0
+_BETWEEN_READINGS_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Finished:
 class _Server:
     endpoint: Endpoint
     version: str | None
+    facts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,11 +122,14 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
     with _server(folder, plan) as server:
-        found = probe(server.endpoint, engine, model=plan.target.model, k=plan.target.k, cold_cache=plan.cold_cache)
+        # A server of ours has one model, under whatever name was right for its file.
+        wanted = plan.target.model if plan.target.recipe is None else None
+        found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
         if not plan.cold_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
-        session = _Session(folder.start_session(_now()), _now())
-        session.before = server.endpoint.metrics()
+        started = _now()
+        session = _Session(folder.start_session(started), started)
+        session.before = _settled(server.endpoint, engine.metrics_prefix)
         if session.before is not None:
             folder.write_scrape(session.number, "before", session.before)
         error: SpecEvalError | None = None
@@ -147,6 +153,26 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
     _write_manifest(folder, plan, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
+
+
+def _settled(endpoint: Endpoint, prefix: str) -> str | None:
+    """/metrics once the probe's own steps are in it: until two readings agree, for a few seconds at most."""
+    deadline = time.monotonic() + _SETTLE_S
+    held = endpoint.metrics()
+    while held is not None and time.monotonic() < deadline:
+        time.sleep(_BETWEEN_READINGS_S)
+        again = endpoint.metrics()
+        if again is None or _totals(again, prefix) == _totals(held, prefix):
+            break
+        held = again
+    return held
+
+
+def _totals(text: str, prefix: str) -> Totals | None:
+    try:
+        return parse(text, prefix)
+    except (ValueError, KeyError):
+        return None
 
 
 async def _all_cells(
@@ -258,6 +284,7 @@ def _write_manifest(folder: RunFolder, plan: Plan, server: _Server, found: Probe
                 "speculative": found.identity.speculative,
                 "reported_version": found.identity.version,
                 **found.identity.details,
+                **server.facts,
             },
             engine_version=server.version or found.identity.version,
             packages=provenance.packages(),
@@ -301,16 +328,22 @@ def _server(folder: RunFolder, plan: Plan) -> Iterator[_Server]:
         key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
         yield _Server(Endpoint.at(str(plan.target.base_url), key), None)
         return
-    content = dict(plan.target.recipe)
-    model_option = content.pop("model_file", None)
-    recipe = Recipe.model_validate(content)
-    model = find_model(recipe.target, model_option)
+    recipe = Recipe.model_validate(plan.target.recipe)
+    model = find_model(recipe.target, plan.target.model_file)
+    ours = plan.target.model_file is not None or model.as_pinned
+    name = str(plan.target.model) if ours else f"{model.path.name} (not the recipe's)"
     slots = max(cell.slots for cell in plan.cells)
     k = plan.target.k or recipe.drafter.k
     with serve_embedded(
-        recipe, model, k=k, slots=slots, log=folder.server_log, synthetic_rates=plan.target.synthetic_rates
+        recipe,
+        model.path,
+        name=name,
+        k=k,
+        slots=slots,
+        log=folder.server_log,
+        synthetic_rates=plan.target.synthetic_rates,
     ) as child:
-        yield _Server(Endpoint.at(child.root), child.version)
+        yield _Server(Endpoint.at(child.root), child.version, {"model_file_sha256": model.sha256})
 
 
 def _cancel_on_terminate() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from spec_eval import __version__, prompts, shipped, suite
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
+from spec_eval.render import words
 from spec_eval.run import cells, targets
 from spec_eval.run.options import RunOptions
 from spec_eval.store import Plan
@@ -93,7 +94,7 @@ def dry_run(options: RunOptions) -> str:
         f"at most {max(1, round(ceiling * _BYTES_PER_TOKEN / 1e6))} MB on disk",
         *(f"not stated by the card: {fact}" for fact in plan.not_stated),
         *(f"our choice of {name}: {text}" for name, text in plan.choices.items()),
-        f"overrides: {', '.join(f'{name} = {value}' for name, value in plan.overrides.items()) or 'none'}",
+        f"overrides: {words.overrides(plan)}",
     ]
     for cell in plan.cells:
         first = next(iter(prepared.prompts[cell.cell_id]))

@@ -90,6 +90,8 @@ def _cell_settings(plan: Plan, cell: Cell, identity: Identity, records: Sequence
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
         "max_tokens": sampling.max_tokens,
+        "first_turn_only": plan.first_turn_only,
+        "reasoning_in_history": plan.reasoning_in_history,
         "thinking": thinking_seen(mine),
         "chat_template_sha256": identity.chat_template_sha256,
         "suite_sha256": plan.suite_sha256,

@@ -40,11 +40,6 @@ class EmbeddedServer:
     version: str
     process: subprocess.Popen[bytes]
 
-    @property
-    def alive(self) -> bool:
-        """Whether the child still runs."""
-        return self.process.poll() is None
-
 
 def find_model(target: TargetSpec, option: str | None) -> ModelFile:
     """The GGUF file: by option, by environment variable, or inside the installed package.
@@ -77,10 +72,18 @@ def _hashed(path: Path, target: TargetSpec) -> ModelFile:
 
 @contextlib.contextmanager
 def serve_embedded(
-    recipe: Recipe, model: ModelFile, *, k: int, slots: int, log: Path, synthetic_rates: Sequence[float] = ()
+    recipe: Recipe,
+    model: Path,
+    *,
+    name: str,
+    k: int,
+    slots: int,
+    log: Path,
+    synthetic_rates: Sequence[float] = (),
 ) -> Iterator[EmbeddedServer]:
     """llama.cpp on 127.0.0.1 at a free port, ended when the block is left; output goes to `log`.
 
+    name: what the model is called in answers.
     synthetic_rates: share of steps that are to accept at least 1, 2, … drafts, in place of real acceptance.
     """
     try:
@@ -88,8 +91,8 @@ def serve_embedded(
     except importlib.metadata.PackageNotFoundError:
         raise EnvironmentFault("the embedded engine needs xllamacpp: `pip install 'spec-eval[local]'`") from None
     config = {
-        "model_path": str(model.path),
-        "model_name": recipe.target.name,
+        "model_path": str(model),
+        "model_name": name,
         "algorithm": recipe.drafter.algorithm,
         "k": k,
         "match": recipe.drafter.match,

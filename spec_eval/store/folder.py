@@ -85,7 +85,9 @@ class RunFolder:
         """grades.jsonl, derived; no file where nothing is graded."""
         text = "".join(json.dumps(line) + "\n" for line in lines)
         if text:
-            write_text(self.path / "grades.jsonl", text)
+            partial = self.path / "grades.jsonl.partial"
+            write_text(partial, text)
+            partial.replace(self.path / "grades.jsonl")
 
     def grades(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
         """By unit (cell_id, prompt_id, turn, repeat)."""
@@ -105,6 +107,9 @@ class RunFolder:
 
     def start_session(self, started: str) -> int:
         """Number of the session that begins now, from 1."""
+        # Until this session has ended in order, the run is not whole, whatever an earlier one found.
+        for name in ("manifest.json", "requests.parquet"):
+            (self.path / name).unlink(missing_ok=True)
         number = 1 + self.sessions_started()
         plan = self.plan()
         synthetic = {"synthetic": True} if plan.synthetic else {}

@@ -10,6 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from spec_eval.suite import Sampling
 
 SCHEMA_VERSION: Final = 1
+_SETTINGS = {
+    "suite_sha256",
+    "target",
+    "cells",
+    "seed",
+    "synthetic",
+    "cold_cache",
+    "first_turn_only",
+    "reasoning_in_history",
+}
 
 
 class Stored(BaseModel):
@@ -81,6 +91,7 @@ class Target(Stored):
     """What is measured. k: draft tokens a step, where the user or a recipe says so.
 
     recipe: its whole content where one was used. base_url: null where spec-eval starts the server itself.
+    model_file: of the user's own, for a server that spec-eval starts; null where the recipe's is used.
     synthetic_rates: what the server was told to accept by, position by position; empty where acceptance is real.
     """
 
@@ -94,6 +105,7 @@ class Target(Stored):
     draft_sampling: str | None = None
     tensor_parallelism: int | None = None
     synthetic_rates: tuple[float, ...] = ()
+    model_file: str | None = None
 
 
 class Plan(Stored):
@@ -137,7 +149,7 @@ class Plan(Stored):
     @property
     def settings_sha256(self) -> str:
         """Of all that must stay the same while a run is taken up again."""
-        chosen = self.model_dump(mode="json", include={"suite_sha256", "target", "cells", "seed", "synthetic"})
+        chosen = self.model_dump(mode="json", include=_SETTINGS)
         chosen["target"].pop("base_url")
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 

@@ -108,7 +108,7 @@ def test_a_terminal_gets_a_bar() -> None:
 
 def test_a_note_is_plain_text_on_one_line() -> None:
     shown, stream = plain()
-    text = "[red]results/run[/red]: " + "a long way " * 20
+    text = "[red]results/run[/red]: " + " ".join(["a long way"] * 20)
     shown.note(text)
     assert stream.getvalue() == text + "\n"
 

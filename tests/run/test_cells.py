@@ -222,7 +222,7 @@ def test_plan_of_a_card_tells_what_the_card_does_not(folder: Path) -> None:
         "not stated by the card: seeds",
         "not stated by the card: thinking",
         "our choice of selection: first two",
-        "overrides: limit = 2",
+        "overrides: limit in conversations a cell = 2",
     ]
 
 

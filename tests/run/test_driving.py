@@ -117,13 +117,33 @@ def test_a_step_that_the_server_tells_of_late_is_waited_for(tmp_path: Path, monk
     monkeypatch.setattr(driving, "_SETTLE_S", 30.0)
     naps: list[float] = []
     monkeypatch.setattr("spec_eval.run.driving.time.sleep", naps.append)
-    with LlamaCppServer(hidden_in=frozenset({2, 3})) as server:
+    # Two readings that agree before driving, then two that miss the last step and one that has it.
+    with LlamaCppServer(hidden_in=frozenset({3, 4})) as server:
         finished = start(server, tmp_path)
-        assert server.scrapes == 4
+        assert server.scrapes == 5
     manifest = finished.folder.manifest()
     assert manifest is not None
     assert manifest.reconciliation.status == "exact"
-    assert len(naps) == 2
+    assert len(naps) == 3
+
+
+def test_a_late_step_of_the_probe_is_not_counted_into_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driving, "_SETTLE_S", 30.0)
+    monkeypatch.setattr("spec_eval.run.driving.time.sleep", lambda _: None)
+    with LlamaCppServer(hidden_in=frozenset({1})) as server:
+        finished = start(server, tmp_path)
+    manifest = finished.folder.manifest()
+    assert manifest is not None
+    assert manifest.reconciliation.status == "exact"
+
+
+def test_a_run_taken_up_again_is_not_whole_before_it_ends(tmp_path: Path) -> None:
+    with LlamaCppServer() as server:
+        folder = start(server, tmp_path).folder
+    derived = [folder.path / name for name in ("manifest.json", "requests.parquet")]
+    assert [path.exists() for path in derived] == [True, True]
+    folder.start_session("2030-01-02T03:04:05+00:00")
+    assert [path.exists() for path in derived] == [False, False]
 
 
 def test_foreign_traffic_shows_as_a_difference_with_its_cause(tmp_path: Path) -> None:

@@ -113,8 +113,13 @@ def test_every_way_to_the_embedded_engine_is_the_recipe_on_llamacpp(suite: str, 
 def test_the_embedded_engine_takes_another_file_another_k_and_another_name(suite: str) -> None:
     target = prepare(options(suite, engine="embedded", base_url=None, model="mine.gguf", k=2, drafter="d")).plan.target
     assert (target.k, target.drafter) == (2, "d")
-    assert target.recipe is not None
-    assert target.recipe["model_file"] == "mine.gguf"
+    assert target.model == "mine.gguf", "another file is not reported under the recipe's name"
+    assert target.model_file == str(Path("mine.gguf").resolve())
+
+
+def test_adaptive_does_not_go_with_a_server_of_ours(suite: str) -> None:
+    with pytest.raises(UsageError, match="--adaptive does not go with"):
+        prepare(options(suite, engine="embedded", base_url=None, adaptive=True))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def test_a_dry_run_tells_what_would_be_sent_and_writes_nothing(suite: str, tmp_p
     assert first == "16 requests in 16 conversations, at most 512 generated tokens, at most 1 MB on disk"
     names = [line.strip().partition(":")[0] for line in rest]
     assert names == ["overrides", "pair-c1", "first", "pair-c4", "first"]
-    assert rest[0] == "overrides: limit = 4, repeats = 2, concurrency = [1, 4]"
+    assert rest[0] == "overrides: limit in conversations a cell = 4, repeats = 2, concurrency = [1, 4]"
     assert "'Answer: Question number 0?'" in text
     assert sorted(tmp_path.rglob("*")) == before
 
