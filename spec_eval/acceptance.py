@@ -79,6 +79,7 @@ class Figures:
     where steps without drafts delivered tokens too.
     undelivered: verified tokens past the end of an answer, at least: Σ max(0, 1 + S + A - C).
     unexplained: tokens beyond 1 + S + A, from steps without drafts: Σ max(0, C - 1 - S - A).
+    inferred: whether any request's counters were worked out from an average instead of counted.
     """
 
     conversations: int
@@ -98,6 +99,7 @@ class Figures:
     delivered_per_step: float | None
     undelivered: int | None
     unexplained: int | None
+    inferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,39 @@ def figures(records: Iterable[RequestRecord]) -> Figures:
         positions_request_mean=_positions_request_mean(counters, k),
         conditional_positions=_conditional(counters, k),
         full_steps=_full_steps(counters, k),
-        **_delivery(pairs),
+        **_delivery([pair for pair in pairs if pair[1].source != "inferred"]),
+        inferred=any(c.source == "inferred" for c in counters),
+    )
+
+
+def server_wide(
+    steps: int, drafted: int | None, accepted: int, positions: Sequence[int], k: int | None, requests: int
+) -> Figures:
+    """Figures of a server's own totals: pooled, without an interval and without anything by request.
+
+    positions: steps that accepted at least 1, 2, … drafts; they are kept where they add up to `accepted`. k may be
+    larger than their number, since a position without an acceptance may have no series.
+    """
+    longest = max(len(positions), k or 0) or None
+    shares = [n / steps for n in (*positions, *[0] * ((longest or 0) - len(positions)))] if steps else []
+    return Figures(
+        conversations=0,
+        requests=requests,
+        steps=steps,
+        accepted=accepted,
+        drafted=drafted,
+        k=longest,
+        acceptance_length=stats.Estimate(1 + accepted / steps, None, None, 0) if steps else None,
+        acceptance_length_request_mean=None,
+        acceptance_rate=accepted / drafted if drafted else None,
+        drafts_per_step=drafted / steps if drafted is not None and steps else None,
+        positions=tuple(shares) if shares and sum(positions) == accepted else None,
+        positions_request_mean=None,
+        conditional_positions=None,
+        full_steps=None,
+        delivered_per_step=None,
+        undelivered=None,
+        unexplained=None,
     )
 
 

@@ -7,7 +7,7 @@ from spec_eval.drivers.chat import ChatRequest, ChatResult, Timeouts, open_clien
 from spec_eval.engines import Engine
 from spec_eval.engines.base import Identity
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.engines.scrape import parse
+from spec_eval.engines.scrape import find, parse
 from spec_eval.errors import EnvironmentFault
 from spec_eval.records import breach
 from spec_eval.suite import Sampling
@@ -18,10 +18,11 @@ _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was learned: who the server is, and the name of the model to ask."""
+    """What was learned: who the server is, the name of the model to ask, and k where anybody tells it."""
 
     identity: Identity
     model: str
+    k: int | None
 
 
 def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None, cold_cache: bool = True) -> Probe:
@@ -31,12 +32,17 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
     """
     identity = engine.identify(endpoint)
     name = _model_name(identity, model, endpoint)
-    result = asyncio.run(_ask(endpoint, engine, name, k, cold_cache))
+    if not engine.by_request:
+        _require_totals(endpoint, engine)
+    known = k if k is not None else identity.k
+    result = asyncio.run(_ask(endpoint, engine, name, known, cold_cache))
     if result.failure:
         raise EnvironmentFault(
             f"{endpoint.base_url}: the first request failed: {result.failure}; mend the server first"
         )
     reading = result.reading
+    if not engine.by_request:
+        return Probe(identity, name, known)
     if reading is None or reading.counters is None:
         reason = reading.reason if reading else "no answer"
         hint = _where_it_fails(endpoint, engine)
@@ -47,16 +53,29 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
         raise EnvironmentFault(
             f"{endpoint.base_url}: its counters contradict themselves ({broken}); check --engine and --k"
         )
-    told = reading.counters.k
-    if k is not None and engine.tells_k and told != k:
+    told = reading.counters.k if engine.tells_k else identity.k
+    if k is not None and told is not None and told != k:
         raise EnvironmentFault(f"{endpoint.base_url}: drafts {told} tokens a step, not {k}; mend --k, or drop it")
-    return Probe(identity, name)
+    return Probe(identity, name, known)
+
+
+def _require_totals(endpoint: Endpoint, engine: Engine) -> None:
+    """Without counters by request, the server's own totals must be there, or a run measures nothing."""
+    text = endpoint.metrics(engine.metrics_path)
+    where = f"{endpoint.root}{engine.metrics_path}"
+    try:
+        found = None if text is None else find(text)
+    except (ValueError, KeyError) as error:
+        raise EnvironmentFault(f"{where}: not readable ({error}); {engine.remedy}") from error
+    if found is None:
+        there = "shows no Prometheus counters" if text is None else "has no totals of speculative decoding"
+        raise EnvironmentFault(f"{where}: {there}; {engine.remedy}")
 
 
 def _where_it_fails(endpoint: Endpoint, engine: Engine) -> str:
     """Whether the server drafts and only keeps its counters back, or does not draft at all."""
-    text = endpoint.metrics()
-    if text is None or engine.metrics_prefix not in text:
+    text = endpoint.metrics(engine.metrics_path)
+    if text is None or engine.no_totals or engine.metrics_prefix not in text:
         return ""
     try:
         drafts = parse(text, engine.metrics_prefix) is not None

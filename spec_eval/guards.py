@@ -38,6 +38,10 @@ class Code(StrEnum):
     WARM_CACHE = "warm_prefix_cache"
     PHANTOM = "phantom_steps"
     UNEXPLAINED = "unexplained_tokens"
+    NOMINAL = "nominal_drafts"
+    INFERRED = "inferred"
+    TREE = "tree_drafts"
+    SERVER_WIDE = "server_wide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def run_warnings(
             Warning(Code.DATA_NOTE, f"{cell.dataset}: {note}", "know your data set") for note in cell.prompts.notes
         ]
     found += _server(plan, manifest, records)
+    found += _kind_of_counters(plan, manifest, figures)
     found += _unexplained(plan, figures)
     if plan.synthetic:
         found.append(Warning(Code.SYNTHETIC, plan.synthetic, "never publish these figures as measured"))
@@ -114,6 +119,40 @@ def _unexplained(plan: Plan, figures: Figures) -> list[Warning]:
     return [Warning(Code.UNEXPLAINED, message, "expected of n-gram and suffix drafters; else look into the server")]
 
 
+def _kind_of_counters(plan: Plan, manifest: Manifest | None, figures: Figures) -> list[Warning]:
+    """What an engine's counters are not."""
+    found = []
+    if is_server_wide(plan):
+        message = "the server's own totals over the run, not its answers' counters: other traffic would be in them"
+        remedy = "let nobody else use the server; --engine vllm, sglang or llamacpp counts by request"
+        found.append(Warning(Code.SERVER_WIDE, message, remedy))
+    if has_nominal_drafts(plan, figures):
+        message = "drafted is nominal: verification steps x k, whatever was really drafted; the rate is over that"
+        found.append(Warning(Code.NOMINAL, message, "compare rates only with runs of the same engine"))
+    if figures.inferred:
+        message = "steps and accepted are inferred from an average of tokens an iteration, not counted"
+        found.append(Warning(Code.INFERRED, message, engines.find(plan.target.engine).remedy))
+    if is_tree(manifest):
+        message = "drafts are trees: positions are refused, since depth in a tree is no position in a chain"
+        found.append(Warning(Code.TREE, message, "start the server with --speculative-eagle-topk 1 for positions"))
+    return found
+
+
+def is_server_wide(plan: Plan) -> bool:
+    """Whether the engine counts nothing by request."""
+    return not engines.find(plan.target.engine).by_request
+
+
+def has_nominal_drafts(plan: Plan, figures: Figures) -> bool:
+    """Whether the rate is over a nominal count."""
+    return engines.find(plan.target.engine).nominal_drafted and bool(figures.drafted)
+
+
+def is_tree(manifest: Manifest | None) -> bool:
+    """As the server said."""
+    return manifest is not None and bool(manifest.server.get("tree"))
+
+
 def is_adaptive(plan: Plan, manifest: Manifest | None) -> bool:
     """As the run's settings say, which know the server's word too; before they exist, as the plan says."""
     if manifest is None:
@@ -150,7 +189,7 @@ def _answers(outcome: Outcome, figures: Figures) -> list[Warning]:
 
 def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: Records) -> list[Warning]:
     found = []
-    if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE:
+    if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE and not is_server_wide(plan):
         reasons = ", ".join(f"{n} {reason}" for reason, n in (outcome.no_counters_by | outcome.invalid_by).items())
         message = f"only {outcome.measured} of {outcome.ok} answers have usable counters ({reasons})"
         found.append(Warning(Code.LOW_COVERAGE, message, engines.find(plan.target.engine).remedy))
@@ -174,13 +213,16 @@ def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: 
     return found
 
 
-def shortfall(outcomes: Sequence[Outcome], max_failures: float) -> str | None:
-    """Why a run does not count as whole, or None: failures above the allowance, or coverage below 95%."""
+def shortfall(outcomes: Sequence[Outcome], max_failures: float, *, by_request: bool = True) -> str | None:
+    """Why a run does not count as whole, or None: failures above the allowance, or coverage below 95%.
+
+    An engine without counters by request covers none of its answers, and falls short of nothing by that.
+    """
     sent, failed = sum(o.sent for o in outcomes), sum(o.failed for o in outcomes)
     ok, measured = sum(o.ok for o in outcomes), sum(o.measured for o in outcomes)
     if sent and failed / sent > max_failures:
         return f"{failed} of {sent} requests failed, more than --max-failures {max_failures:.0%} allows"
-    if ok and measured / ok < LEAST_COVERAGE:
+    if by_request and ok and measured / ok < LEAST_COVERAGE:
         counted = f"{measured} of {ok} answers have usable counters"
         return f"coverage {measured / ok:.1%} is below {LEAST_COVERAGE:.0%}: {counted}"
     return None

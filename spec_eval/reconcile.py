@@ -1,11 +1,13 @@
 """Σ over requests against the server's own counters: the check that nothing was missed and nothing was made up."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 from spec_eval.acceptance import measured
-from spec_eval.engines.scrape import CounterReset, Totals, delta, parse
+from spec_eval.engines import Engine, scrape
+from spec_eval.engines.scrape import CounterReset, Totals, added, delta, parse
 from spec_eval.records import RequestRecord
-from spec_eval.store import Reconciliation
+from spec_eval.store import Reconciliation, SessionEnd
 
 
 def request_totals(records: Sequence[RequestRecord]) -> Totals | None:
@@ -24,23 +26,26 @@ def request_totals(records: Sequence[RequestRecord]) -> Totals | None:
 
 
 def reconcile(
-    before: str | None, after: str | None, prefix: str, records: Sequence[RequestRecord], *, aborted: int, remedy: str
+    before: str | None, after: str | None, engine: Engine, records: Sequence[RequestRecord], *, aborted: int
 ) -> Reconciliation:
     """Compare the Prometheus delta between `before` and `after` with the sums over `records`.
 
-    `aborted` requests were in flight when driving ended: the server counts them, no answer tells.
+    `aborted` requests were in flight when driving ended: the server counts them, no answer tells. Where the engine
+    has no counters by request, there is nothing to compare, and the server's delta is what the run measures.
     """
     if before is None or after is None:
-        return _not_available(f"the server showed no Prometheus counters; {remedy}")
+        return _not_available(f"the server showed no Prometheus counters; {engine.metrics_remedy}")
     try:
-        first, last = parse(before, prefix), parse(after, prefix)
-        if first is None or last is None:
-            return _not_available(f"no {prefix}spec_decode counters in /metrics")
-        server = delta(first, last)
+        server = _between(before, after, engine)
+        if server is None:
+            return _not_available(_why_no_totals(before, after, engine))
     except CounterReset:
         return _not_available("a counter went down: the server was restarted during the run")
     except (ValueError, KeyError) as error:
-        return _not_available(f"/metrics is not readable ({error})")
+        return _not_available(f"{engine.metrics_path} is not readable ({error})")
+    if not engine.by_request:
+        reason = "no counters by request to compare the server's with"
+        return Reconciliation(status="not available", reason=reason, server=_table(server))
     requests = request_totals(records)
     if requests is None:
         return Reconciliation(
@@ -56,6 +61,42 @@ def reconcile(
         server=_table(server),
         requests=_table(requests),
     )
+
+
+def server_wide(ends: Sequence[SessionEnd]) -> Totals | None:
+    """The server's own totals over the sessions that could be read at both edges."""
+    found = [Totals(**{**t, "positions": tuple(t["positions"])}) for end in ends if (t := end.reconciliation.server)]
+    return reduce(added, found) if found else None
+
+
+def totals_table(totals: Totals | None) -> dict[str, object] | None:
+    """As a manifest keeps them."""
+    return None if totals is None else _table(totals)
+
+
+def _between(before: str, after: str, engine: Engine) -> Totals | None:
+    if engine.by_request:
+        first, last = parse(before, engine.metrics_prefix), parse(after, engine.metrics_prefix)
+        return None if first is None or last is None else delta(first, last)
+    found = scrape.find(after)
+    if found is None:
+        return None
+    prefix, last = found
+    first = parse(before, prefix)
+    return None if first is None else delta(first, last)
+
+
+def _why_no_totals(before: str, after: str, engine: Engine) -> str:
+    """With the rate, where the server counts drafts and no steps."""
+    reason = engine.no_totals or f"no {engine.metrics_prefix}spec_decode counters in {engine.metrics_path}"
+    first, last = (scrape.drafts(text, engine.metrics_prefix) for text in (before, after))
+    if first is None or last is None:
+        return reason
+    drafted, accepted = last[0] - first[0], last[1] - first[1]
+    if drafted < accepted or accepted < 0:
+        raise CounterReset
+    rate = f", rate {accepted / drafted:.2%}" if drafted else ""
+    return f"{reason}; over the run it counted drafted {drafted}, accepted {accepted}{rate}"
 
 
 def _not_available(reason: str) -> Reconciliation:

@@ -14,7 +14,7 @@ OVERSIZED = "oversized"
 MOST_DRAFTS = 1024
 
 Status = Literal["ok", "failed", "not_sent"]
-Source = Literal["response", "timings", "scrape"]
+Source = Literal["response", "timings", "inferred"]
 
 
 _TEXTS = (
@@ -43,6 +43,7 @@ class SpecCounters:
     histogram: h[0..k], h[j] = steps that accepted exactly j draft tokens; null where not reported.
     k: the largest number of draft tokens in a step.
     per_step_accepted, per_step_drafted: one integer a step, where the engine hands them over.
+    source: an object in the response, timings on its chunks, or inferred from an average.
     exact: false where two steps may have been read as one.
     """
 

@@ -1,14 +1,15 @@
 """Records into the rows of a report. Every figure in it comes from `acceptance`; nothing is pooled here."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from spec_eval import acceptance, guards
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.errors import UsageError
+from spec_eval.reconcile import server_wide
 from spec_eval.records import RequestRecord
-from spec_eval.store import Cell, Manifest, Plan, Reconciliation, RunFolder
+from spec_eval.store import Cell, Manifest, Plan, Reconciliation, Records, RunFolder
 
 N = TypeVar("N")
 Unit = tuple[str, str, int, int]
@@ -19,6 +20,7 @@ BINS = ((0, 8192), (8193, 16384), (16385, 32768), (32769, 65536), (65537, 131072
 # MRCR's own: o200k_base tokens of prompt and answer together, upper edges.
 OFFICIAL_EDGES = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 NO_LENGTH = "length not known"
+SERVER_WIDE = "server-wide"
 BEYOND = f">{BINS[-1][1]}"
 
 
@@ -46,6 +48,11 @@ class Row:
         """Whether its figures rest on only some of what was planned for it."""
         return 0 < self.outcome.measured < self.outcome.planned
 
+    @property
+    def coverage(self) -> float | None:
+        """measured / ok; null for the server's own totals, which cover all that the server did."""
+        return None if self.label == SERVER_WIDE else self.outcome.coverage
+
 
 @dataclass(frozen=True)
 class RunReport:
@@ -64,12 +71,21 @@ class RunReport:
         return self.manifest is not None
 
     @property
+    def _in_one_row(self) -> bool:
+        return any(row is self.overall for row in self.rows)
+
+    @property
+    def lines(self) -> list[Row]:
+        """All rows, and the pooled one last; the server's own totals are both."""
+        return [*self.rows, *([] if self._in_one_row else [self.overall])]
+
+    @property
     def tables(self) -> list[tuple[str | None, list[Row]]]:
         """(heading, rows) in order; a simple suite has one table, and the pooled requests as its last row."""
         grouped: dict[str | None, list[Row]] = {}
         for row in self.rows:
             grouped.setdefault(row.table, []).append(row)
-        if None in grouped:
+        if None in grouped and not self._in_one_row:
             grouped[None].append(self.overall)
         return list(grouped.items())
 
@@ -80,6 +96,8 @@ def build(folder: RunFolder, by: By | None = None) -> RunReport:
     planned = {unit for cell in plan.cells for unit in cell.units()}
     records = [r for r in read.records if r.unit in planned]
     grades = folder.grades()
+    if guards.is_server_wide(plan):
+        return _server_wide(folder, plan, manifest, read, records)
     rows = [row for cell in plan.cells for row in _cell_rows(plan, cell, records, by, grades)]
     overall = _row(plan, plan.cells, None, records, plan.planned(), grades)
     return RunReport(
@@ -89,6 +107,33 @@ def build(folder: RunFolder, by: By | None = None) -> RunReport:
         rows=tuple(rows),
         overall=overall,
         warnings=tuple(guards.run_warnings(plan, manifest, read, overall.outcome, overall.figures)),
+    )
+
+
+def _server_wide(
+    folder: RunFolder, plan: Plan, manifest: Manifest | None, read: Records, records: Sequence[RequestRecord]
+) -> RunReport:
+    """One row, whatever the suite lays out: the server does not tell whose step it was."""
+    totals = server_wide(folder.session_ends())
+    row = replace(_row(plan, plan.cells, SERVER_WIDE, records, plan.planned(), {}), table=None)
+    if totals is not None:
+        adaptive = guards.is_adaptive(plan, manifest)
+        figures = acceptance.server_wide(
+            steps=totals.steps,
+            drafted=None if adaptive else totals.drafted,
+            accepted=totals.accepted,
+            positions=totals.positions,
+            k=plan.target.k,
+            requests=row.outcome.ok,
+        )
+        row = replace(row, figures=figures)
+    return RunReport(
+        plan=plan,
+        manifest=manifest,
+        reconciliation=manifest.reconciliation if manifest else _unfinished(),
+        rows=(row,),
+        overall=row,
+        warnings=tuple(guards.run_warnings(plan, manifest, read, row.outcome, row.figures)),
     )
 
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_eval.acceptance import figures, kind, measured, outcome
+from spec_eval.acceptance import figures, kind, measured, outcome, server_wide
+from spec_eval.engines import scrape
 from spec_eval.records import RequestRecord, SpecCounters
+from spec_eval.stats import Estimate
 from tests.factories import answered, failed, from_histogram, from_steps, not_sent
 
 # k = 2. Short answers accept well, the long coding answer badly.
@@ -322,3 +324,32 @@ def test_answer_without_a_step_is_all_plain_steps() -> None:
     ]
     got = figures(records)
     assert (got.unexplained, got.undelivered, got.delivered_per_step) == (199, 0, None)
+
+
+def test_totals_of_a_server_are_figures_without_an_interval() -> None:
+    # before: nothing; after: 90 steps, 250 drafted, 135 accepted, of them 63, 45 and 27 at positions 1, 2, 3
+    text = """
+llamacpp:spec_decode_num_drafts_total 90
+llamacpp:spec_decode_num_draft_tokens_total 250
+llamacpp:spec_decode_num_accepted_tokens_total 135
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 63
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 45
+llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 27
+"""
+    found = scrape.find(text)
+    assert found is not None
+    prefix, totals = found
+    assert prefix == "llamacpp:"
+    got = server_wide(totals.steps, totals.drafted, totals.accepted, totals.positions, None, 5)
+    assert got.acceptance_length == Estimate(2.5, None, None, 0)
+    assert got.acceptance_rate == pytest.approx(0.54)
+    assert got.positions == pytest.approx([0.7, 0.5, 0.3])
+    assert got.k == 3
+    assert got.drafts_per_step == pytest.approx(250 / 90)
+    assert got.acceptance_length_request_mean is None
+    padded = server_wide(90, None, 135, (63, 45, 27), 4, 5)
+    assert (padded.k, padded.acceptance_rate) == (4, None)
+    assert padded.positions == pytest.approx([0.7, 0.5, 0.3, 0.0])
+    assert server_wide(90, 250, 135, (63, 45), 3, 5).positions is None  # they do not add up
+    nothing = server_wide(0, 0, 0, (), None, 5)
+    assert (nothing.acceptance_length, nothing.acceptance_rate, nothing.positions, nothing.k) == (None,) * 4

@@ -2,13 +2,14 @@ from dataclasses import replace
 
 import pytest
 
+from spec_eval.engines import ENGINES
 from spec_eval.engines.scrape import Totals
 from spec_eval.reconcile import reconcile, request_totals
 from spec_eval.records import RequestRecord, SpecCounters
 from spec_eval.store import Reconciliation
 from tests.factories import answered, failed, from_histogram, from_steps, not_sent
 
-REMEDY = "start the server with --metrics"
+LLAMACPP = ENGINES["llamacpp"]
 # S = 4 + 3, D = 8 + 4, A = 4 + 2; at least 1: 3 + 1, at least 2: 1 + 1.
 RECORDS: list[RequestRecord] = [
     answered(from_histogram((1, 2, 1)), prompt_id="a"),
@@ -33,7 +34,7 @@ BEFORE = exposition(100, 200, 50, 30, 20)
 
 
 def held_against(after: str | None, records: list[RequestRecord], *, aborted: int = 0) -> Reconciliation:
-    return reconcile(BEFORE, after, "llamacpp:", records, aborted=aborted, remedy=REMEDY)
+    return reconcile(BEFORE, after, LLAMACPP, records, aborted=aborted)
 
 
 def test_request_totals_are_sums_over_the_measured_ones() -> None:
@@ -59,7 +60,7 @@ def test_equal_sums_are_exact() -> None:
 def test_position_that_never_accepted_may_lack_on_either_side() -> None:
     before, after = exposition(0, 0, 0), exposition(2, 6, 1, 1)
     records = [answered(from_histogram((1, 1, 0, 0)))]
-    assert reconcile(before, after, "llamacpp:", records, aborted=0, remedy="").status == "exact"
+    assert reconcile(before, after, LLAMACPP, records, aborted=0).status == "exact"
 
 
 def test_idle_server_and_no_requests_are_exact() -> None:
@@ -117,9 +118,9 @@ def test_counter_that_went_down_is_a_restart() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(None, BEFORE), (BEFORE, None), (None, None)])
 def test_missing_scrape_names_the_remedy(before: str | None, after: str | None) -> None:
-    got = reconcile(before, after, "llamacpp:", RECORDS, aborted=0, remedy=REMEDY)
+    got = reconcile(before, after, LLAMACPP, RECORDS, aborted=0)
     assert got.status == "not available"
-    assert REMEDY in str(got.reason)
+    assert LLAMACPP.metrics_remedy in str(got.reason)
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,14 @@ def doctor(
     from spec_eval.doctor import probe
     from spec_eval.engines.endpoint import Endpoint
 
+    adapter = engines.find(engine)
     endpoint = Endpoint.at(base_url, os.environ.get(api_key_env))
     try:
-        found = probe(endpoint, engines.find(engine), model=model, k=k)
+        found = probe(endpoint, adapter, model=model, k=k)
     except EnvironmentFault as fault:
         raise CheckFailed(str(fault)) from fault
-    facts = {"engine": engine, "model": found.model, "counters": "handed over", **asdict(found.identity)}
+    counters = "handed over" if adapter.by_request else "server-wide only"
+    facts = {"engine": engine, "model": found.model, "counters": counters, **asdict(found.identity)}
     if form is Format.JSON:
         print(json.dumps(facts, indent=2))
         return

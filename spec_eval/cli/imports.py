@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spec_eval.errors import NoVerdict, RunNotWhole
+from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
 
 
 class Source(StrEnum):
@@ -37,6 +37,8 @@ def import_(
     from spec_eval.run import importing
 
     adapter = engines.find(engine)
+    if not adapter.by_request:
+        raise UsageError(f"--engine {engine}: reads a running server's totals, and recorded answers have none")
     allowed = share(max_failures, "--max-failures")
     match source:
         case Source.CAPTURES:

@@ -65,7 +65,9 @@ def _judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None
     for path, one in zip(paths, reports, strict=True):
         if not one.whole and not partial:
             raise RunNotWhole(f"{path}: not whole; finish with `run --resume`, or accept it with --partial")
-        short = guards.shortfall([one.overall.outcome], one.plan.max_failures)
+        short = guards.shortfall(
+            [one.overall.outcome], one.plan.max_failures, by_request=not guards.is_server_wide(one.plan)
+        )
         if short and not partial:
             raise RunNotWhole(f"{path}: {short}; accept it with --partial")
     if not any(one.overall.figures.steps for one in reports):

@@ -88,6 +88,7 @@ class _Pulse:
 class ChatClient:
     """Sends requests to one server. Use within `open_client`.
 
+    chain: whether drafts are chains; positions of a tree's drafts are not kept.
     aborted: requests that were cancelled in flight; the server may have counted their steps.
     """
 
@@ -97,6 +98,7 @@ class ChatClient:
     timeouts: Timeouts
     nominal_drafts: bool = False
     cold_cache: bool = True
+    chain: bool = True
     aborted: int = 0
     _pulses: set[_Pulse] = field(default_factory=set)
     _clock_offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
@@ -196,9 +198,13 @@ class ChatClient:
             cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
             completion_tokens=answer.count("completion_tokens"),
             reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
-            reading=answer.reader.reading() if failure is None else None,
+            reading=self._reading(answer) if failure is None else None,
             connected=connected,
         )
+
+    def _reading(self, answer: Answer) -> Reading:
+        reading = answer.reader.reading()
+        return reading if self.chain else reading.without_positions()
 
     def _now_ns(self) -> int:
         return time.monotonic_ns() + self._clock_offset_ns
@@ -231,6 +237,7 @@ async def open_client(
     timeouts: Timeouts | None = None,
     nominal_drafts: bool = False,
     cold_cache: bool = True,
+    chain: bool = True,
 ) -> AsyncIterator[ChatClient]:
     """A client with as many connections as there may be requests, so that none waits for a free one unseen."""
     timeouts = timeouts or Timeouts()
@@ -247,7 +254,7 @@ async def open_client(
         timeout=timeout,
         http_client=http_client,
     ) as client:
-        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache)
+        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache, chain)
         watchdog = asyncio.create_task(chat.watch())
         try:
             yield chat

@@ -2,10 +2,14 @@
 
 from spec_eval.engines.base import CounterReader, Engine, Reading
 from spec_eval.engines.llamacpp import LlamaCpp
+from spec_eval.engines.server_wide import ServerWide
+from spec_eval.engines.sglang import Sglang
+from spec_eval.engines.trtllm import TrtLlm
 from spec_eval.engines.vllm import Vllm
 from spec_eval.errors import UsageError
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LlamaCpp(), Vllm())}
+_ADAPTERS: tuple[Engine, ...] = (LlamaCpp(), Vllm(), Sglang(), TrtLlm(), ServerWide())
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _ADAPTERS}
 
 
 def find(name: str) -> Engine:

@@ -1,6 +1,6 @@
 """The one seam between an engine and the rest: what to send, and how to read what comes back."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from spec_eval.engines.endpoint import Endpoint
@@ -14,6 +14,12 @@ class Reading:
     counters: SpecCounters | None
     reason: str | None
     raw: Any
+
+    def without_positions(self) -> "Reading":
+        """Of drafts that form a tree: how deep a step got is no position in a chain."""
+        if self.counters is None:
+            return self
+        return replace(self, counters=replace(self.counters, histogram=None, per_step_accepted=None))
 
 
 class CounterReader(Protocol):
@@ -30,7 +36,8 @@ class CounterReader(Protocol):
 class Identity:
     """What a server says of itself; null where it does not.
 
-    speculative: whether it drafts at all. k: draft tokens a step as the server reports them.
+    speculative: whether it drafts at all. k: draft tokens a step as the server reports them, in drafts;
+    k_flag: the server's own setting that it comes from. tree: whether it drafts trees, which have no chain positions.
     adaptive: whether it verifies only some of the drafts. prefix_caching: whether its prefix cache is on.
     chat_template_sha256: of the template text. details: whatever else is worth keeping, as sent.
     """
@@ -40,6 +47,8 @@ class Identity:
     context: int | None = None
     speculative: bool | None = None
     k: int | None = None
+    k_flag: str | None = None
+    tree: bool | None = None
     adaptive: bool | None = None
     draft_sampling: str | None = None
     prefix_caching: bool | None = None
@@ -49,7 +58,7 @@ class Identity:
 
 
 class Engine(Protocol):
-    """What spec-eval knows of a serving engine."""
+    """What spec-eval knows of a serving engine; `Adapter` has the usual answers."""
 
     @property
     def name(self) -> str:
@@ -64,8 +73,28 @@ class Engine(Protocol):
         """Whether its answers name k; else the longest draft seen stands for an unknown k."""
 
     @property
+    def by_request(self) -> bool:
+        """Whether its answers carry counters; else the server's own totals over the run are all there is."""
+
+    @property
+    def nominal_drafted(self) -> bool:
+        """Whether `drafted` is k for every step, whatever the server really drafted."""
+
+    @property
+    def cools_cache(self) -> bool:
+        """Whether a request can keep old prefixes out of its answer."""
+
+    @property
+    def metrics_path(self) -> str:
+        """Where its Prometheus text is."""
+
+    @property
     def metrics_prefix(self) -> str:
         """Of its Prometheus families, as in "llamacpp:"."""
+
+    @property
+    def no_totals(self) -> str | None:
+        """Why its Prometheus text holds no totals to compare with; None where it does."""
 
     @property
     def remedy(self) -> str:
@@ -77,6 +106,9 @@ class Engine(Protocol):
 
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """Fields of one request's body: they switch the counters on and, with `cold_cache`, old prefixes off."""
+
+    def normalised(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A recorded body in the shape of a chat answer: as it is, or made from the engine's native one."""
 
     def reader(self, k: int | None, *, nominal_drafts: bool = False) -> CounterReader:
         """A reader for one answer.
@@ -94,3 +126,28 @@ class Engine(Protocol):
 
     def identify(self, endpoint: Endpoint) -> Identity:
         """Ask the server; EnvironmentFault where it is not there or is not this engine."""
+
+
+class Adapter:
+    """The usual answers to `Engine`."""
+
+    tells_k: bool = False
+    by_request: bool = True
+    nominal_drafted: bool = False
+    cools_cache: bool = True
+    metrics_path: str = "/metrics"
+    no_totals: str | None = None
+    reserves_answer: bool = True
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+    def normalised(self, body: dict[str, Any]) -> dict[str, Any]:
+        """As it is."""
+        return body
+
+    def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:  # noqa: ARG002 # nothing to ask
+        """Not offered."""
+        return None

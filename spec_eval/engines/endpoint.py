@@ -105,10 +105,10 @@ class Endpoint:
         except json.JSONDecodeError:
             return None
 
-    def metrics(self) -> str | None:
-        """The text of /metrics, or None where the server shows none."""
+    def metrics(self, path: str = "/metrics") -> str | None:
+        """The Prometheus text at `path`, or None where the server shows none."""
         try:
-            reply = self.get("/metrics")
+            reply = self.get(path)
         except EnvironmentFault:
             return None
         return reply.text if reply.status == 200 else None

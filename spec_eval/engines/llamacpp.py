@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.records import SpecCounters, is_count
 
@@ -17,11 +17,10 @@ _FIELDS = ("predicted_n", "draft_n", "draft_n_accepted")
 
 
 @dataclass(frozen=True)
-class LlamaCpp:
+class LlamaCpp(Adapter):
     """The adapter."""
 
     name: str = "llamacpp"
-    tells_k: bool = False
     reserves_answer: bool = False
     metrics_prefix: str = "llamacpp:"
     remedy: str = (
@@ -37,6 +36,15 @@ class LlamaCpp:
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """Timings on every chunk; no reuse of a slot's old prompt, which changes batch shapes and so near-ties."""
         return {"timings_per_token": True, **({"cache_prompt": False} if cold_cache else {})}
+
+    def normalised(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Of /completion, whose text stands bare."""
+        if "choices" in body or not isinstance(body.get("timings"), dict) or "content" not in body:
+            return body
+        finish = "length" if body.get("stop_type") == "limit" else "stop"
+        usage = {"prompt_tokens": body.get("tokens_evaluated"), "completion_tokens": body.get("tokens_predicted")}
+        choice = {"index": 0, "message": {"content": body["content"]}, "finish_reason": finish}
+        return {"choices": [choice], "usage": usage, "timings": body["timings"]}
 
     def reader(self, k: int | None, *, nominal_drafts: bool = False) -> "TimingsReader":  # noqa: ARG002 # always exact
         """Without k, the longest draft seen in the answer stands for it."""

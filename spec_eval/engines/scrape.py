@@ -5,6 +5,7 @@ The families are the same for every engine but for their prefix: `<prefix>spec_d
 every label but position (a data-parallel server has one per engine). `_created` samples are time stamps.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +16,8 @@ _STEPS, _DRAFTED, _ACCEPTED, _POSITIONS = (
     "num_accepted_tokens",
     "num_accepted_tokens_per_pos",
 )
+# Looked for in this order. SGLang is named although its gauges are averages: a later one may count totals too.
+PREFIXES = ("vllm:", "sglang:", "llamacpp:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +39,52 @@ class Totals:
         return sum(self.positions) == self.accepted
 
 
+def added(one: Totals, other: Totals) -> Totals:
+    """Of two stretches."""
+    longest = max(len(one.positions), len(other.positions))
+    return Totals(
+        one.steps + other.steps,
+        one.drafted + other.drafted,
+        one.accepted + other.accepted,
+        tuple(one.position(i) + other.position(i) for i in range(longest)),
+    )
+
+
 class CounterReset(ValueError):
     """A counter went down: the server was started anew in between."""
 
 
 def parse(text: str, prefix: str) -> Totals | None:
-    """Totals in `text`, or None where it has none; ValueError where it is not Prometheus text.
+    """Totals in `text`, or None where it has none; ValueError where it is not Prometheus text."""
+    sums, positions = _read(text, prefix)
+    steps, drafted, accepted = (_total(sums, name) for name in (_STEPS, _DRAFTED, _ACCEPTED))
+    if steps is None or drafted is None or accepted is None:
+        return None
+    places = positions.get(f"{_POSITIONS}_total", positions.get(_POSITIONS, {}))
+    row = tuple(_whole(places.get(i, 0.0)) for i in range(max(places, default=-1) + 1))
+    return Totals(_whole(steps), _whole(drafted), _whole(accepted), row)
 
-    Both spellings, with and without `_total`, occur in the wild; the one with it wins where both stand.
-    """
+
+def drafts(text: str, prefix: str) -> tuple[int, int] | None:
+    """(drafted, accepted) where a server counts these two at least; a rate may be had from them, and no AL."""
+    sums, _ = _read(text, prefix)
+    drafted, accepted = (_total(sums, name) for name in (_DRAFTED, _ACCEPTED))
+    return None if drafted is None or accepted is None else (_whole(drafted), _whole(accepted))
+
+
+def find(text: str) -> tuple[str, Totals] | None:
+    """The first of the known families that has totals in `text`, by its prefix."""
+    found = ((prefix, parse(text, prefix)) for prefix in PREFIXES)
+    return next(((prefix, totals) for prefix, totals in found if totals is not None), None)
+
+
+def _total(sums: Mapping[str, float], name: str) -> float | None:
+    """Both spellings, with and without `_total`, occur in the wild; the one with it wins where both stand."""
+    return sums.get(f"{name}_total", sums.get(name))
+
+
+def _read(text: str, prefix: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:
+    """Sums by name, and those of the positions by name and place."""
     # The parser renames a typed counter `x` to `x_total`; without type lines, names stay as the server wrote them.
     text = "\n".join(line for line in text.split("\n") if not line.startswith("#"))
     sums: dict[str, float] = {}
@@ -61,16 +101,7 @@ def parse(text: str, prefix: str) -> Totals | None:
                 by_place[place] = by_place.get(place, 0.0) + sample.value
             else:
                 sums[name] = sums.get(name, 0.0) + sample.value
-
-    def total(name: str) -> float | None:
-        return sums.get(f"{name}_total", sums.get(name))
-
-    steps, drafted, accepted = total(_STEPS), total(_DRAFTED), total(_ACCEPTED)
-    if steps is None or drafted is None or accepted is None:
-        return None
-    places = positions.get(f"{_POSITIONS}_total", positions.get(_POSITIONS, {}))
-    row = tuple(_whole(places.get(i, 0.0)) for i in range(max(places, default=-1) + 1))
-    return Totals(_whole(steps), _whole(drafted), _whole(accepted), row)
+    return sums, positions
 
 
 def delta(before: Totals, after: Totals) -> Totals:

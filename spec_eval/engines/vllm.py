@@ -9,28 +9,22 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
 
 @dataclass(frozen=True)
-class Vllm:
+class Vllm(Adapter):
     """The adapter."""
 
     name: str = "vllm"
     tells_k: bool = True
-    reserves_answer: bool = True
     metrics_prefix: str = "vllm:"
     remedy: str = (
         "start vLLM with --speculative-config and with --per-request-spec-decode-metrics summary (or detailed)"
     )
     metrics_remedy: str = "start vLLM without --disable-log-stats"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """None."""
-        return {}
 
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """A fresh `cache_salt`: no prefix of an earlier request is found again.

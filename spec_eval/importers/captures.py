@@ -74,7 +74,8 @@ def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nomi
     failure = _failure(row)
     if failure is None:
         try:
-            answer.whole_object(row.get("response"))
+            body = row.get("response")
+            answer.whole_object(engine.normalised(body) if isinstance(body, dict) else body)
         except AnswerError as error:
             failure = str(error)
         except (TypeError, AttributeError, KeyError) as error:

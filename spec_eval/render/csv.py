@@ -5,13 +5,14 @@ from typing import Any
 
 import pandas as pd
 
+from spec_eval.render import words
 from spec_eval.stats import Estimate
-from spec_eval.tables import Row, RunReport
+from spec_eval.tables import SERVER_WIDE, Row, RunReport
 
 
 def render(reports: Sequence[RunReport]) -> str:
     """All rows of all runs; a run's overall row has neither dataset nor category."""
-    rows = [_flat(report, row) for report in reports for row in (*report.rows, report.overall)]
+    rows = [_flat(report, row) for report in reports for row in report.lines]
     return pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
@@ -20,7 +21,7 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
     overall = row is report.overall
     flat: dict[str, Any] = {
         "run_id": row.run_id,
-        "row": "overall" if overall else "row",
+        "row": row.label if row.label == SERVER_WIDE else "overall" if overall else "row",
         "table": row.table,
         "title": None if overall else row.title,
         "dataset": None if overall else row.dataset,
@@ -29,7 +30,7 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
         "concurrency": row.concurrency,
         "k": figures.k,
         "conversations": figures.conversations,
-        "coverage": outcome.coverage,
+        "coverage": row.coverage,
         "steps": figures.steps,
         "drafted": figures.drafted,
         "accepted": figures.accepted,
@@ -53,6 +54,7 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
         flat[name] = getattr(outcome, name)
     for i, share in enumerate(figures.positions or (), 1):
         flat[f"position_{i}"] = share
+    flat["labels"] = "; ".join(words.labels(report)) or None
     flat["synthetic"] = report.plan.synthetic
     flat["standin"] = report.plan.standin
     return flat

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spec_eval.render import words
-from spec_eval.tables import Row, RunReport
+from spec_eval.tables import SERVER_WIDE, Row, RunReport
 
 OUTCOME = ("planned", "sent", "not sent", "ok", "failed", "measured", "length", "no counters", "zero steps", "invalid")
 Grid = tuple[list[str], list[list[str]]]
@@ -36,6 +36,8 @@ def grids(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
 
 
 def _name(row: Row, report: RunReport) -> str:
+    if row.label == SERVER_WIDE:
+        return SERVER_WIDE
     partial = " (partial)" if row.partial else ""
     if row is report.overall:
         return f"overall, pooled{partial}"

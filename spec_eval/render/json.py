@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spec_eval.acceptance import Outcome
+from spec_eval.render import words
 from spec_eval.stats import Estimate
 from spec_eval.tables import Row, RunReport
 
@@ -34,6 +35,7 @@ def _run(report: RunReport) -> dict[str, Any]:
         "origin": plan.origin,
         "synthetic": plan.synthetic,
         "standin": plan.standin,
+        "labels": words.labels(report),
         "not_stated": plan.not_stated,
         "choices": plan.choices,
         "whole": report.whole,
@@ -44,6 +46,7 @@ def _run(report: RunReport) -> dict[str, Any]:
         "model": manifest.server.get("model") if manifest else target.model,
         "drafter": target.drafter,
         "k": report.overall.figures.k if report.overall.figures.k is not None else target.k,
+        "k_flag": manifest.server.get("k_flag") if manifest else None,
         "temperature": _only([cell.sampling.temperature for cell in plan.cells]),
         "concurrency": _only([cell.concurrency for cell in plan.cells]),
         "seed": plan.seed,
@@ -72,11 +75,12 @@ def _row(row: Row) -> dict[str, Any]:
         "k": figures.k,
         "requests": _requests(row.outcome),
         "conversations": figures.conversations,
-        "coverage": row.outcome.coverage,
+        "coverage": row.coverage,
         "steps": figures.steps,
         "drafted": figures.drafted,
         "accepted": figures.accepted,
         "acceptance_length": _estimate(figures.acceptance_length),
+        "inferred": figures.inferred,
         "acceptance_length_request_mean": _estimate(figures.acceptance_length_request_mean),
         "acceptance_rate": figures.acceptance_rate,
         "drafts_per_step": figures.drafts_per_step,

@@ -36,17 +36,27 @@ def value(estimate: Estimate | None) -> float | None:
     return estimate.value if estimate else None
 
 
-def heading(report: RunReport) -> str:
-    """Title of a run's report; a synthetic or unfinished run says so here, where nobody can miss it."""
-    plan = report.plan
+def labels(report: RunReport) -> list[str]:
+    """What the figures are not, in a word or two; every format carries these."""
+    plan, figures = report.plan, report.overall.figures
     marks = {
         "synthetic": plan.synthetic,
         "imported": plan.origin == "imported",
         "adaptive": guards.is_adaptive(plan, report.manifest),
+        "server-wide": guards.is_server_wide(plan),
+        "inferred": figures.inferred,
+        "nominal drafts": guards.has_nominal_drafts(plan, figures),
+        "tree drafts": guards.is_tree(report.manifest),
         "stand-in rows": plan.standin,
         "incomplete": not report.whole,
     }
-    shown = "".join(f" ({mark})" for mark, there in marks.items() if there)
+    return [mark for mark, there in marks.items() if there]
+
+
+def heading(report: RunReport) -> str:
+    """Title of a run's report; a synthetic or unfinished run says so here, where nobody can miss it."""
+    plan = report.plan
+    shown = "".join(f" ({mark})" for mark in labels(report))
     return f"{plan.suite_name}: {plan.target.drafter or 'drafter not named'}{shown}"
 
 
@@ -54,7 +64,6 @@ def header(report: RunReport) -> list[tuple[str, str]]:
     """(name, text) of everything that a reader needs before the first figure."""
     plan, manifest, outcome = report.plan, report.manifest, report.overall.outcome
     target = plan.target
-    coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
     return [
         ("engine", f"{target.engine} {(manifest and manifest.engine_version) or 'version not known'}"),
         ("target", (manifest and manifest.server.get("model")) or target.model or "not named"),
@@ -70,11 +79,19 @@ def header(report: RunReport) -> list[tuple[str, str]]:
         ("overrides", overrides(plan)),
         *_reasons("not sent", outcome.not_sent_by),
         *_reasons("failed", outcome.failed_by),
-        ("coverage", f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"),
+        ("coverage", _coverage(report)),
         ("reconciliation", report.reconciliation.sentence()),
         *_beside(report),
         *([("synthetic", plan.synthetic)] if plan.synthetic else []),
     ]
+
+
+def _coverage(report: RunReport) -> str:
+    outcome = report.overall.outcome
+    if guards.is_server_wide(report.plan):
+        return "none by request: the one row holds the server's own totals"
+    coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
+    return f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"
 
 
 def _reasons(name: str, counts: dict[str, int]) -> list[tuple[str, str]]:
@@ -85,6 +102,11 @@ def _beside(report: RunReport) -> list[tuple[str, str]]:
     """Figures that explain AL and are none, each under its own name."""
     figures = report.overall.figures
     lines = []
+    if figures.inferred:
+        lines.append(("AL", "inferred from an average of tokens an iteration, not counted"))
+    if figures.steps and figures.positions is None:
+        tree = guards.is_tree(report.manifest)
+        lines.append(("positions", "refused: drafts are trees" if tree else "not reported"))
     if figures.delivered_per_step is not None:
         text = f"{figures.delivered_per_step:.4f} completion tokens after the first / verification steps (not AL)"
         if figures.undelivered:
@@ -116,10 +138,12 @@ def _k(report: RunReport) -> str:
     k = figures.k if figures.k is not None else report.plan.target.k
     if k is None:
         return "not known"
+    flag = report.manifest.server.get("k_flag") if report.manifest else None
+    told = f" (server flag: {flag})" if flag else ""
     mean = figures.drafts_per_step
     if mean is None or mean == k:
-        return f"{k} draft tokens a step"
-    return f"up to {k} draft tokens a step, {mean:.4f} on average"
+        return f"{k} draft tokens a step{told}"
+    return f"up to {k} draft tokens a step, {mean:.4f} on average{told}"
 
 
 def _sampling(report: RunReport) -> str:

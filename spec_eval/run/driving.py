@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from spec_eval import acceptance, engines, guards
 from spec_eval.doctor import Probe, probe
@@ -18,11 +19,11 @@ from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.engines.scrape import Totals, parse
+from spec_eval.engines.scrape import Totals, find
 from spec_eval.errors import NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.prompts import PromptsChanged
 from spec_eval.recipe import Recipe
-from spec_eval.reconcile import reconcile
+from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
 from spec_eval.run import grading, planning, provenance
@@ -125,11 +126,11 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
         found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
-        if not plan.cold_cache:
+        if not plan.cold_cache and engine.cools_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
         started = _now()
         session = _Session(folder.start_session(started), started)
-        session.before = _settled(server.endpoint, engine.metrics_prefix)
+        session.before = _settled(server.endpoint, engine)
         if session.before is not None:
             folder.write_scrape(session.number, "before", session.before)
         error: SpecEvalError | None = None
@@ -151,26 +152,26 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     if error is not None:
         return Finished(folder, error)
     folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
-    _write_manifest(folder, plan, server, found, end)
+    _write_manifest(folder, plan, engine, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
 
 
-def _settled(endpoint: Endpoint, prefix: str) -> str | None:
-    """/metrics once the probe's own steps are in it: until two readings agree, for a few seconds at most."""
+def _settled(endpoint: Endpoint, engine: Engine) -> str | None:
+    """The counters' page once the probe's own steps are in it: until two readings agree, for a few seconds at most."""
     deadline = time.monotonic() + _SETTLE_S
-    held = endpoint.metrics()
+    held = endpoint.metrics(engine.metrics_path)
     while held is not None and time.monotonic() < deadline:
         time.sleep(_BETWEEN_READINGS_S)
-        again = endpoint.metrics()
-        if again is None or _totals(again, prefix) == _totals(held, prefix):
+        again = endpoint.metrics(engine.metrics_path)
+        if again is None or _totals(again) == _totals(held):
             break
         held = again
     return held
 
 
-def _totals(text: str, prefix: str) -> Totals | None:
+def _totals(text: str) -> tuple[str, Totals] | None:
     try:
-        return parse(text, prefix)
+        return find(text)
     except (ValueError, KeyError):
         return None
 
@@ -219,10 +220,11 @@ async def _all_cells(
                     async with open_client(
                         server.endpoint,
                         engine,
-                        k=plan.target.k,
+                        k=found.k,
                         concurrency=cell.slots,
                         nominal_drafts=bool(provenance.adaptive(plan, found.identity)),
                         cold_cache=plan.cold_cache,
+                        chain=not found.identity.tree,
                     ) as client:
                         try:
                             await drive(job, client, keep)
@@ -235,18 +237,20 @@ async def _all_cells(
 def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _Session) -> SessionEnd:
     """Counters after, reconciled; a server may publish its last step a moment after the last answer."""
     deadline = time.monotonic() + (_SETTLE_S if session.reason == "finished" else 0.0)
+    seen: dict[str, Any] | None = {}
     while True:
-        session.after = server.endpoint.metrics()
+        session.after = server.endpoint.metrics(engine.metrics_path)
         result = reconcile(
             session.before,
             session.after,
-            engine.metrics_prefix,
+            engine,
             session.records,
             aborted=session.aborted,
-            remedy=engine.metrics_remedy,
         )
-        if result.status != "differs" or time.monotonic() > deadline:
+        settled = result.status != "differs" and (engine.by_request or result.server == seen)
+        if settled or time.monotonic() > deadline:
             break
+        seen = result.server
         time.sleep(0.5)
     if session.after is not None:
         folder.write_scrape(session.number, "after", session.after)
@@ -264,7 +268,9 @@ def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _S
     return end
 
 
-def _write_manifest(folder: RunFolder, plan: Plan, server: _Server, found: Probe, end: SessionEnd) -> None:
+def _write_manifest(
+    folder: RunFolder, plan: Plan, engine: Engine, server: _Server, found: Probe, end: SessionEnd
+) -> None:
     records = folder.records().records
     outcome = acceptance.outcome(records, plan.planned())
     ends = folder.session_ends()
@@ -283,6 +289,8 @@ def _write_manifest(folder: RunFolder, plan: Plan, server: _Server, found: Probe
                 "context": found.identity.context,
                 "speculative": found.identity.speculative,
                 "reported_version": found.identity.version,
+                "k_flag": found.identity.k_flag,
+                "tree": found.identity.tree,
                 **found.identity.details,
                 **server.facts,
             },
@@ -291,6 +299,7 @@ def _write_manifest(folder: RunFolder, plan: Plan, server: _Server, found: Probe
             platform=provenance.machine(),
             sessions=ends,
             reconciliation=_over_sessions(folder, ends),
+            server_wide=None if engine.by_request else totals_table(server_wide(ends)),
             outcome=provenance.outcome_table(outcome),
         )
     )
@@ -311,8 +320,11 @@ def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconcili
 
 def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
     outcome = acceptance.outcome(folder.records().records, plan.planned())
-    reason = guards.shortfall([outcome], plan.max_failures)
-    if reason is None and outcome.measured == outcome.zero_steps:
+    by_request = engines.find(plan.target.engine).by_request
+    reason = guards.shortfall([outcome], plan.max_failures, by_request=by_request)
+    totals = None if by_request else server_wide(folder.session_ends())
+    stepped = outcome.measured > outcome.zero_steps if by_request else bool(totals and totals.steps)
+    if reason is None and not stepped:
         return NoVerdict("no verification step was measured, so there is no figure; the requests table says why")
     return (
         RunNotWhole(f"{reason}; the report is written, go on with `spec-eval run --resume {folder.path}`")

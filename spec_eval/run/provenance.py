@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from spec_eval import engines
 from spec_eval.acceptance import Outcome
 from spec_eval.engines.base import Identity
 from spec_eval.records import RequestRecord
@@ -74,12 +75,12 @@ def comparable_settings(plan: Plan, identity: Identity, records: Sequence[Reques
 def _k(plan: Plan, identity: Identity, records: Sequence[RequestRecord]) -> int | None:
     """As the user or the recipe says, else as the server does, else the one that every answer names."""
     named = plan.target.k if plan.target.k is not None else identity.k
-    seen = {r.counters.k for r in records if r.counters is not None}
+    seen = {r.counters.k for r in records if r.counters is not None and r.counters.steps}
     return named if named is not None or len(seen) != 1 else seen.pop()
 
 
 def _cell_settings(plan: Plan, cell: Cell, identity: Identity, records: Sequence[RequestRecord]) -> dict[str, Any]:
-    sampling, target = cell.sampling, plan.target
+    sampling, target, engine = cell.sampling, plan.target, engines.find(plan.target.engine)
     mine = [r for r in records if r.cell_id == cell.cell_id]
     return {
         "k": _k(plan, identity, mine),
@@ -98,7 +99,7 @@ def _cell_settings(plan: Plan, cell: Cell, identity: Identity, records: Sequence
         "data_sha256": cell.prompts.sha256,
         "adaptive": adaptive(plan, identity),
         "draft_sampling": target.draft_sampling or identity.draft_sampling,
-        "prefix_caching": False if plan.cold_cache else identity.prefix_caching,
+        "prefix_caching": False if plan.cold_cache and engine.cools_cache else identity.prefix_caching,
         "concurrency": cell.concurrency,
         "tensor_parallelism": target.tensor_parallelism or identity.tensor_parallelism,
         "estimator": ESTIMATOR,

@@ -44,7 +44,8 @@ class Manifest(Stored):
 
     settings: the keys that two runs must share to be comparable; null is "not known".
     data: for each data set where its rows came from, their hashes, and who prepared them.
-    server: what the server said of itself. sessions: one entry where nothing interrupted the run.
+    server: what the server said of itself. server_wide: its own totals over the run, where the answers carry no
+    counters; else null. sessions: one entry where nothing interrupted the run.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -61,3 +62,4 @@ class Manifest(Stored):
     sessions: tuple[SessionEnd, ...]
     reconciliation: Reconciliation
     outcome: dict[str, Any]
+    server_wide: dict[str, Any] | None = None

@@ -1,9 +1,12 @@
-"""What every engine adapter must do, held against payloads that its server really sent.
+"""What every engine adapter must do, held against payloads of its server.
 
-A new engine is one module and one entry here: its recorded payloads, and the completion tokens they tell of.
+A new engine is one module and one entry here: its payloads, and the completion tokens they tell of. Those of SGLang
+and TensorRT-LLM are built from the engines' sources; tests/data/<engine>/README.md says so.
 """
 
+import importlib
 import json
+import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from spec_eval import engines
 from spec_eval.engines import ENGINES, CounterReader, Engine
+from spec_eval.engines.base import Adapter
 from spec_eval.records import breach
 from tests.factories import DATA
 
@@ -25,10 +29,21 @@ class Payload:
     completion_tokens: int
 
 
-RECORDED: dict[str, list[Payload]] = {
+PAYLOADS: dict[str, list[Payload]] = {
     "llamacpp": [
         Payload("draft.chat.stream.tpt.txt", 5, 10, 60),
         Payload("ngram-simple.chat.stream.tpt.txt", 8, 14, 60),
+    ],
+    "sglang": [
+        Payload("chat.json", None, 14, 31),
+        Payload("chat.stream.txt", 4, 14, 31),
+        Payload("chat-dspark.json", None, 14, 31),
+        Payload("chat-zero-steps.json", None, 0, 1),
+    ],
+    "trtllm": [
+        Payload("chat.json", None, 12, 34),
+        Payload("chat.stream.txt", None, 12, 34),
+        Payload("chat-average-only.json", 4, 16, 40),
     ],
     "vllm": [
         Payload("draft-detailed.chat.json", None, 13, 64),
@@ -38,8 +53,8 @@ RECORDED: dict[str, list[Payload]] = {
         Payload("suffix.chat.json", None, 10, 64),
     ],
 }
-OWN = [(name, payload) for name, payloads in RECORDED.items() for payload in payloads]
-FOREIGN = [(name, other, payload) for other, payload in OWN for name in RECORDED if name != other]
+OWN = [(name, payload) for name, payloads in PAYLOADS.items() for payload in payloads]
+FOREIGN = [(name, other, payload) for other, payload in OWN for name in PAYLOADS if name != other]
 
 
 def fed(reader: CounterReader, engine: str, file: str) -> CounterReader:
@@ -60,9 +75,21 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return ENGINES[request.param]
 
 
-def test_every_engine_has_a_recorded_payload() -> None:
-    assert RECORDED.keys() == ENGINES.keys()
-    assert all(RECORDED.values())
+def test_every_engine_that_counts_by_request_has_a_payload() -> None:
+    assert PAYLOADS.keys() == {name for name, engine in ENGINES.items() if engine.by_request}
+    assert all(PAYLOADS.values())
+
+
+def test_every_adapter_in_the_package_is_registered() -> None:
+    modules = [importlib.import_module(f"{engines.__name__}.{m.name}") for m in pkgutil.iter_modules(engines.__path__)]
+    found = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    adapters = {one.__name__ for one in found if issubclass(one, Adapter) and one is not Adapter}
+    assert adapters == {type(engine).__name__ for engine in ENGINES.values()}
+
+
+def test_payloads_not_recorded_are_marked_so() -> None:
+    for name in ("sglang", "trtllm"):
+        assert "Schema-built, not recorded" in (DATA / name / "README.md").read_text(encoding="utf-8")
 
 
 def test_engine_is_registered_by_its_name(engine: Engine) -> None:
@@ -71,7 +98,8 @@ def test_engine_is_registered_by_its_name(engine: Engine) -> None:
 
 
 def test_engine_names_its_counters_and_how_to_get_them(engine: Engine) -> None:
-    assert engine.metrics_prefix.endswith(":")
+    assert engine.metrics_prefix.endswith((":", "_")) or not engine.by_request
+    assert engine.metrics_path.startswith("/")
     assert len(engine.remedy) > 20
     assert len(engine.metrics_remedy) > 20
     assert all(isinstance(value, str) for value in engine.headers.values())
@@ -98,7 +126,7 @@ def test_reader_fed_nothing_has_no_counters_and_says_why(
 
 
 @pytest.mark.parametrize(("name", "payload"), OWN, ids=lambda value: getattr(value, "file", value))
-def test_recorded_payload_gives_counters_that_keep_every_identity(name: str, payload: Payload) -> None:
+def test_payload_gives_counters_that_keep_every_identity(name: str, payload: Payload) -> None:
     reading = fed(ENGINES[name].reader(payload.k), name, payload.file).reading()
     assert reading.reason is None
     assert reading.counters is not None

@@ -221,3 +221,18 @@ def test_adapter_asks_for_timings_on_every_chunk() -> None:
     reading = reader.reading()
     assert reading.counters is not None
     assert reading.counters.k == 3
+
+
+def test_native_body_becomes_a_chat_answer() -> None:
+    native = {
+        "content": "ok",
+        "stop_type": "limit",
+        "tokens_evaluated": 31,
+        "tokens_predicted": 20,
+        "timings": {"predicted_n": 20, "draft_n": 24, "draft_n_accepted": 9},
+    }
+    body = LlamaCpp().normalised(native)
+    assert body["choices"] == [{"index": 0, "message": {"content": "ok"}, "finish_reason": "length"}]
+    assert body["usage"] == {"prompt_tokens": 31, "completion_tokens": 20}
+    assert "37.50%" in str(read([body]).reason)  # 9 of 24; no step count
+    assert LlamaCpp().normalised(body) is body
