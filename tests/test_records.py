@@ -161,14 +161,14 @@ def test_record_with_an_unknown_status_is_refused() -> None:
 
 @pytest.mark.parametrize("counters", [{"steps": 1}, {"surprise": 1}, 7, [7]])
 def test_counters_of_another_shape_are_refused(counters: object) -> None:
-    with pytest.raises(ValueError, match="^counters"):
+    with pytest.raises(ValueError, match=r"^counters"):
         RequestRecord.from_json({**answered(GOOD).to_json(), "counters": counters})
 
 
 def test_counters_with_a_number_for_a_list_are_refused() -> None:
     row = answered(GOOD).to_json()
     row["counters"]["histogram"] = 4
-    with pytest.raises(ValueError, match="^counters"):
+    with pytest.raises(ValueError, match=r"^counters"):
         RequestRecord.from_json(row)
 
 

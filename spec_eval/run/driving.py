@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -18,23 +17,15 @@ from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
-from spec_eval.engines.endpoint import Endpoint
-from spec_eval.engines.scrape import Totals, find
 from spec_eval.errors import NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.prompts import PromptsChanged
-from spec_eval.recipe import Recipe
 from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
-from spec_eval.run import grading, planning, provenance
+from spec_eval.run import grading, planning, provenance, serving
 from spec_eval.run.options import RunOptions
 from spec_eval.run.planning import Prepared
-from spec_eval.serve import serve_embedded
-from spec_eval.serve.embedded import find_model
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
-
-_SETTLE_S = 5.0
-_BETWEEN_READINGS_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -43,13 +34,6 @@ class Finished:
 
     folder: RunFolder
     shortfall: SpecEvalError | None
-
-
-@dataclass(frozen=True)
-class _Server:
-    endpoint: Endpoint
-    version: str | None
-    facts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -122,7 +106,7 @@ def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finishe
 def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrupted: RunNotWhole) -> Finished:
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
-    with _server(folder, plan) as server:
+    with serving.serve(folder, plan) as server:
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
         found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
@@ -130,7 +114,7 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
         started = _now()
         session = _Session(folder.start_session(started), started)
-        session.before = _settled(server.endpoint, engine)
+        session.before = serving.settled(server.endpoint, engine)
         if session.before is not None:
             folder.write_scrape(session.number, "before", session.before)
         error: SpecEvalError | None = None
@@ -156,31 +140,11 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     return Finished(folder, _shortfall(folder, plan))
 
 
-def _settled(endpoint: Endpoint, engine: Engine) -> str | None:
-    """The counters' page once the probe's own steps are in it: until two readings agree, for a few seconds at most."""
-    deadline = time.monotonic() + _SETTLE_S
-    held = endpoint.metrics(engine.metrics_path)
-    while held is not None and time.monotonic() < deadline:
-        time.sleep(_BETWEEN_READINGS_S)
-        again = endpoint.metrics(engine.metrics_path)
-        if again is None or _totals(again) == _totals(held):
-            break
-        held = again
-    return held
-
-
-def _totals(text: str) -> tuple[str, Totals] | None:
-    try:
-        return find(text)
-    except (ValueError, KeyError):
-        return None
-
-
 async def _all_cells(
     folder: RunFolder,
     prepared: Prepared,
     engine: Engine,
-    server: _Server,
+    server: serving.Server,
     found: Probe,
     session: _Session,
     progress: Progress,
@@ -234,9 +198,9 @@ async def _all_cells(
                 session.lag_ms = lag.p99_ms
 
 
-def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _Session) -> SessionEnd:
+def _end_session(folder: RunFolder, engine: Engine, server: serving.Server, session: _Session) -> SessionEnd:
     """Counters after, reconciled; a server may publish its last step a moment after the last answer."""
-    deadline = time.monotonic() + (_SETTLE_S if session.reason == "finished" else 0.0)
+    deadline = time.monotonic() + (serving.SETTLE_S if session.reason == "finished" else 0.0)
     seen: dict[str, Any] | None = {}
     while True:
         session.after = server.endpoint.metrics(engine.metrics_path)
@@ -269,7 +233,7 @@ def _end_session(folder: RunFolder, engine: Engine, server: _Server, session: _S
 
 
 def _write_manifest(
-    folder: RunFolder, plan: Plan, engine: Engine, server: _Server, found: Probe, end: SessionEnd
+    folder: RunFolder, plan: Plan, engine: Engine, server: serving.Server, found: Probe, end: SessionEnd
 ) -> None:
     records = folder.records().records
     outcome = acceptance.outcome(records, plan.planned())
@@ -331,31 +295,6 @@ def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
         if reason
         else None
     )
-
-
-@contextlib.contextmanager
-def _server(folder: RunFolder, plan: Plan) -> Iterator[_Server]:
-    """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts."""
-    if plan.target.recipe is None:
-        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
-        yield _Server(Endpoint.at(str(plan.target.base_url), key), None)
-        return
-    recipe = Recipe.model_validate(plan.target.recipe)
-    model = find_model(recipe.target, plan.target.model_file)
-    ours = plan.target.model_file is not None or model.as_pinned
-    name = str(plan.target.model) if ours else f"{model.path.name} (not the recipe's)"
-    slots = max(cell.slots for cell in plan.cells)
-    k = plan.target.k or recipe.drafter.k
-    with serve_embedded(
-        recipe,
-        model.path,
-        name=name,
-        k=k,
-        slots=slots,
-        log=folder.server_log,
-        synthetic_rates=plan.target.synthetic_rates,
-    ) as child:
-        yield _Server(Endpoint.at(child.root), child.version, {"model_file_sha256": model.sha256})
 
 
 def _cancel_on_terminate() -> None:

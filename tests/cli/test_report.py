@@ -9,7 +9,7 @@ import pytest
 from spec_eval import cli
 from spec_eval import run as running
 from spec_eval.render.progress import Progress
-from spec_eval.run import RunOptions, driving
+from spec_eval.run import RunOptions, serving
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, write_suite
 
 Shown = tuple[int, str, str]
@@ -17,7 +17,7 @@ Shown = tuple[int, str, str]
 
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
 
 
 def measured(tmp_path: Path, behaviour: Callable[[Ask], Reply] = lambda _: Reply(), name: str = "results") -> Path:

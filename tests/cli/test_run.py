@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_eval import cli
-from spec_eval.run import driving
+from spec_eval.run import serving
 from spec_eval.store import RunFolder, RunLock
 from tests.llamacpp_server import LlamaCppServer, Reply, write_suite
 
@@ -16,7 +16,7 @@ BROKEN = Reply(status=500, plain=b'{"error":{"message":"broken"}}')
 
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

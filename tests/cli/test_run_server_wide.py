@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spec_eval import cli
-from spec_eval.run import driving
+from spec_eval.run import serving
 from tests.factories import DATA
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, write_suite
 
@@ -20,7 +20,7 @@ BARE = Reply(timings=False, steps=((4, 2), (4, 0), (3, 3)))
 
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

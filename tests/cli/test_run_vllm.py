@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spec_eval import cli
-from spec_eval.run import driving
+from spec_eval.run import serving
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, write_suite
 
 HEAD = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"partial"}}]}\n\n'
@@ -35,7 +35,7 @@ GOOD = Reply(stream=HEAD + counted([1, 1, 2]) + END)
 
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

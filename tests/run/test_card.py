@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spec_eval import cli
-from spec_eval.run import driving
+from spec_eval.run import serving
 from spec_eval.store import RunFolder
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, quick_waits
 
@@ -26,7 +26,7 @@ Shown = tuple[int, str, str]
 
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from spec_eval import run as running
 from spec_eval.errors import EnvironmentFault, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.render.progress import Progress
-from spec_eval.run import Finished, RunOptions, driving
+from spec_eval.run import Finished, RunOptions, driving, serving
 from spec_eval.store import RunFolder, RunLock
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, quick_waits, write_suite
 
@@ -24,7 +24,7 @@ PROBE = "Repeat after me"
 
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
 
 
 def start(server: LlamaCppServer, tmp_path: Path, **more: Any) -> Finished:
@@ -114,7 +114,7 @@ def test_the_sums_over_requests_equal_the_servers_counters(tmp_path: Path) -> No
 
 
 def test_a_step_that_the_server_tells_of_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 30.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 30.0)
     naps: list[float] = []
     monkeypatch.setattr("spec_eval.run.driving.time.sleep", naps.append)
     # Two readings that agree before driving, then two that miss the last step and one that has it.
@@ -128,7 +128,7 @@ def test_a_step_that_the_server_tells_of_late_is_waited_for(tmp_path: Path, monk
 
 
 def test_a_late_step_of_the_probe_is_not_counted_into_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 30.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 30.0)
     monkeypatch.setattr("spec_eval.run.driving.time.sleep", lambda _: None)
     with LlamaCppServer(hidden_in=frozenset({1})) as server:
         finished = start(server, tmp_path)

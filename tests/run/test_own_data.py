@@ -13,7 +13,7 @@ from spec_eval import tables
 from spec_eval.errors import UsageError
 from spec_eval.prompts import mrcr
 from spec_eval.render.progress import Progress
-from spec_eval.run import Finished, RunOptions, driving
+from spec_eval.run import Finished, RunOptions, serving
 from tests.llamacpp_server import LlamaCppServer, Reply
 from tests.prompts.test_mrcr import row
 
@@ -35,7 +35,7 @@ ROWS = [{"id": "a", "kind": "one", "q": "Why?"}, {"id": "b", "kind": "two", "q":
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
     monkeypatch.setattr(mrcr, "o200k_counter", lambda: lambda *_: 5000)
 
 

@@ -1,0 +1,72 @@
+"""The server of a plan, and its counters at rest."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spec_eval.engines import Engine
+from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.scrape import Totals, find
+from spec_eval.recipe import Recipe
+from spec_eval.serve import serve_embedded
+from spec_eval.serve.embedded import find_model
+from spec_eval.store import Plan, RunFolder
+
+SETTLE_S = 5.0
+_BETWEEN_READINGS_S = 0.2
+
+
+@dataclass(frozen=True)
+class Server:
+    """version: where spec-eval knows it better than the server. facts: for the manifest."""
+
+    endpoint: Endpoint
+    version: str | None
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def serve(folder: RunFolder, plan: Plan) -> Iterator[Server]:
+    """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts."""
+    if plan.target.recipe is None:
+        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
+        yield Server(Endpoint.at(str(plan.target.base_url), key), None)
+        return
+    recipe = Recipe.model_validate(plan.target.recipe)
+    model = find_model(recipe.target, plan.target.model_file)
+    ours = plan.target.model_file is not None or model.as_pinned
+    name = str(plan.target.model) if ours else f"{model.path.name} (not the recipe's)"
+    slots = max(cell.slots for cell in plan.cells)
+    k = plan.target.k or recipe.drafter.k
+    with serve_embedded(
+        recipe,
+        model.path,
+        name=name,
+        k=k,
+        slots=slots,
+        log=folder.server_log,
+        synthetic_rates=plan.target.synthetic_rates,
+    ) as child:
+        yield Server(Endpoint.at(child.root), child.version, {"model_file_sha256": model.sha256})
+
+
+def settled(endpoint: Endpoint, engine: Engine) -> str | None:
+    """The counters' page once the probe's own steps are in it: until two readings agree, for a few seconds at most."""
+    deadline = time.monotonic() + SETTLE_S
+    held = endpoint.metrics(engine.metrics_path)
+    while held is not None and time.monotonic() < deadline:
+        time.sleep(_BETWEEN_READINGS_S)
+        again = endpoint.metrics(engine.metrics_path)
+        if again is None or _totals(again) == _totals(held):
+            break
+        held = again
+    return held
+
+
+def _totals(text: str) -> tuple[str, Totals] | None:
+    try:
+        return find(text)
+    except (ValueError, KeyError):
+        return None
