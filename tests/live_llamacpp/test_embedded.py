@@ -87,7 +87,19 @@ def test_a_server_that_dies_loses_no_record(tmp_path: Path) -> None:
 
 def _start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
     argv = [sys.executable, "-m", "spec_eval", "run", *arguments, "--out", str(cwd / "results")]
-    return subprocess.Popen(argv, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_as_on_a_terminal,  # noqa: PLW1509 # no threads here, and nothing else sets a signal's disposition
+    )
+
+
+def _as_on_a_terminal() -> None:
+    """Ctrl-C is ignored by what a script starts in the background, these tests perhaps among it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run_folder(cwd: Path, other_than: Path | None = None) -> Path:
