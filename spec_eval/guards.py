@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spec_eval import engines
-from spec_eval.acceptance import Figures, Outcome
+from spec_eval.acceptance import Figures, Outcome, measured
 from spec_eval.stats import FEWEST_FOR_EXACT, FEWEST_FOR_INTERVAL
 from spec_eval.store import Manifest, Plan, Records
 
@@ -198,7 +198,7 @@ def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: 
         found.append(
             Warning(Code.INVALID_COUNTERS, f"{outcome.invalid} answers left out: {reasons}", "check --engine and --k")
         )
-    ks = {r.counters.k for r in records.records if r.counters is not None and r.counters.steps}
+    ks = {c.k for _, c in measured(records.records) if c.steps}
     if len(ks) > 1:
         message = f"requests differ in k: {', '.join(map(str, sorted(ks)))}"
         found.append(Warning(Code.MIXED_K, message, "give --k, the draft tokens a step"))

@@ -51,6 +51,10 @@ def reconcile(
         return Reconciliation(
             status="not available", reason="the requests know no exact draft counts", server=_table(server)
         )
+    if not server.steps and not requests.steps and any(r.status == "failed" or r.counters is None for r in records):
+        return Reconciliation(
+            status="not available", reason="nothing was measured", server=_table(server), requests=_table(requests)
+        )
     longest = max(len(server.positions), len(requests.positions))
     same = (server.steps, server.drafted, server.accepted) == (requests.steps, requests.drafted, requests.accepted)
     if same and all(server.position(i) == requests.position(i) for i in range(longest)):

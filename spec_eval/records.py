@@ -143,8 +143,8 @@ def _counters_from_json(row: Mapping[str, Any]) -> SpecCounters:
 
 
 def is_count(value: object) -> bool:
-    """A non-negative integer; bool is not one, nor is 3.0 or NaN."""
-    return type(value) is int and value >= 0
+    """A non-negative integer of at most 63 bits; bool is not one, nor is 3.0 or NaN."""
+    return type(value) is int and 0 <= value < 2**63
 
 
 def breach(counters: SpecCounters, completion_tokens: int | None) -> str | None:

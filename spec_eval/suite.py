@@ -82,11 +82,11 @@ class Sampling(Frozen):
 
     temperature: float | None = Field(default=None, ge=0, strict=True, allow_inf_nan=False)
     max_tokens: int | None = Field(default=None, gt=0, strict=True)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
     top_k: int | None = None
-    min_p: float | None = Field(default=None, ge=0, le=1)
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    min_p: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    presence_penalty: float | None = Field(default=None, allow_inf_nan=False)
+    frequency_penalty: float | None = Field(default=None, allow_inf_nan=False)
     thinking: bool | None = None
 
     def over(self, other: "Sampling") -> "Sampling":

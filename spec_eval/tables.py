@@ -42,6 +42,7 @@ class Row:
     outcome: Outcome
     figures: Figures
     grade: float | None = None
+    standin: bool = False
 
     @property
     def partial(self) -> bool:
@@ -67,8 +68,8 @@ class RunReport:
 
     @property
     def whole(self) -> bool:
-        """Whether everything planned was driven to its end."""
-        return self.manifest is not None
+        """Whether everything planned was driven to its end, and all of it is still there."""
+        return self.manifest is not None and not _lost(self.manifest, self.overall.outcome)
 
     @property
     def _in_one_row(self) -> bool:
@@ -103,7 +104,7 @@ def build(folder: RunFolder, by: By | None = None) -> RunReport:
     return RunReport(
         plan=plan,
         manifest=manifest,
-        reconciliation=manifest.reconciliation if manifest else _unfinished(),
+        reconciliation=_reconciliation(manifest, overall.outcome),
         rows=tuple(rows),
         overall=overall,
         warnings=tuple(guards.run_warnings(plan, manifest, read, overall.outcome, overall.figures)),
@@ -130,15 +131,24 @@ def _server_wide(
     return RunReport(
         plan=plan,
         manifest=manifest,
-        reconciliation=manifest.reconciliation if manifest else _unfinished(),
+        reconciliation=_reconciliation(manifest, row.outcome),
         rows=(row,),
         overall=row,
         warnings=tuple(guards.run_warnings(plan, manifest, read, row.outcome, row.figures)),
     )
 
 
-def _unfinished() -> Reconciliation:
-    return Reconciliation(status="not available", reason="the run is not whole")
+def _lost(manifest: Manifest, outcome: Outcome) -> int:
+    """Requests that the manifest counted and requests.jsonl no longer holds."""
+    return max(0, int(manifest.outcome.get("sent", 0)) - outcome.sent)
+
+
+def _reconciliation(manifest: Manifest | None, outcome: Outcome) -> Reconciliation:
+    if manifest is None:
+        return Reconciliation(status="not available", reason="the run is not whole")
+    if lost := _lost(manifest, outcome):
+        return Reconciliation(status="not available", reason=f"{lost} records are missing from requests.jsonl")
+    return manifest.reconciliation
 
 
 def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By | None, grades: Grades) -> list[Row]:
@@ -240,4 +250,5 @@ def _row(
         outcome=acceptance.outcome(records, planned),
         figures=acceptance.figures(records),
         grade=_mean_grade(records, grades),
+        standin=any(cell.prompts.standin for cell in cells),
     )

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,15 @@ def test_unfinished_run_is_told_apart(tmp_path: Path) -> None:
     assert (got.reconciliation.status, got.reconciliation.reason) == ("not available", "the run is not whole")
     assert "incomplete" in [w.code for w in got.warnings]
     assert tables.build(run_folder(tmp_path / "two", PLAN, RECORDS)).whole
+
+
+def test_records_that_are_gone_since_the_run_ended_are_missed(tmp_path: Path) -> None:
+    units = [("a", "easy", 1), ("b", "easy", 1)]
+    kept = (answered(from_histogram((1, 1)), prompt_id="a", category="easy"),)
+    folder = run_folder(tmp_path, plan(cell(units)), kept)
+    path = folder.path / "manifest.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "outcome": {"sent": 2}}))
+    report = tables.build(folder)
+    assert not report.whole
+    assert report.reconciliation.sentence() == "not available: 1 records are missing from requests.jsonl"

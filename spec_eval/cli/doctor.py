@@ -1,6 +1,5 @@
 """spec-eval doctor."""
 
-import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -35,10 +34,10 @@ def doctor(
 
     from spec_eval import engines
     from spec_eval.doctor import probe
-    from spec_eval.engines.endpoint import Endpoint
+    from spec_eval.engines.endpoint import Endpoint, key_from_environment
 
     adapter = engines.find(engine)
-    endpoint = Endpoint.at(base_url, os.environ.get(api_key_env))
+    endpoint = Endpoint.at(base_url, key_from_environment(api_key_env))
     try:
         found = probe(endpoint, adapter, model=model, k=k)
     except EnvironmentFault as fault:

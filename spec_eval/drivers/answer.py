@@ -54,7 +54,13 @@ class Answer:
         self.whole_object(_parse(body))
 
     def whole_object(self, event: object) -> None:
-        """Take a parsed response body."""
+        """Take a parsed response body; AnswerError where it is none."""
+        try:
+            self._whole(event)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise AnswerError(f"not a response body: {head(str(event))}") from error
+
+    def _whole(self, event: object) -> None:
         self.received = True
         if not isinstance(event, dict):
             raise AnswerError("no response body" if event is None else f"not a JSON object: {head(str(event))}")
@@ -73,7 +79,11 @@ class Answer:
             raise AnswerError("a choice that is no JSON object")
         message = choice.get("message")
         self._delta(message if isinstance(message, dict) else {"content": choice.get("text")})
-        self.finish_reason = self.finish_reason or choice.get("finish_reason")
+        self._finish(choice.get("finish_reason"))
+
+    def _finish(self, reason: object) -> None:
+        if reason:
+            self.finish_reason = reason if isinstance(reason, str) else str(reason)
 
     def _shaped(self, event: dict[str, Any], now_ns: int) -> None:
         try:
@@ -93,8 +103,7 @@ class Answer:
             delta = choice.get("delta")
             if delta and self._delta(delta) and self.first_token_ns is None:
                 self.first_token_ns = now_ns
-            if reason := choice.get("finish_reason"):
-                self.finish_reason = reason
+            self._finish(choice.get("finish_reason"))
             if usage := event.get("usage"):
                 self._usage(usage)
         self.reader.event(event)

@@ -6,7 +6,7 @@ of the processor time that the client's chunk objects cost (docs/design/driver.m
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +99,7 @@ class ChatClient:
     nominal_drafts: bool = False
     cold_cache: bool = True
     chain: bool = True
+    scrub: Callable[[str], str] = str
     aborted: int = 0
     _pulses: set[_Pulse] = field(default_factory=set)
     _clock_offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
@@ -130,6 +131,8 @@ class ChatClient:
             return f"{reason}: {_root_cause(error)}", None if reached else backoff, reached
         except _Silent as error:
             return str(error), None, True
+        except Exception as error:  # whatever a broken answer makes a library raise: one failure, never the run's end
+            return f"unreadable answer: {type(error).__name__}: {_root_cause(error)}", None, True
         return None, None, True
 
     async def _stream(self, request: ChatRequest, answer: Answer) -> None:
@@ -186,7 +189,7 @@ class ChatClient:
     def _result(self, answer: Answer, failure: str | None, attempt: int, start_ns: int, connected: bool) -> ChatResult:
         text, reasoning = "".join(answer.text), "".join(answer.reasoning)
         return ChatResult(
-            failure=failure,
+            failure=self.scrub(failure) if failure else None,
             attempt=attempt,
             start_ns=start_ns,
             first_token_ns=answer.first_token_ns,
@@ -246,7 +249,7 @@ async def open_client(
         max_connections=concurrency + 8, max_keepalive_connections=concurrency + 8, keepalive_expiry=3.0
     )
     timeout = httpx2.Timeout(None, connect=timeouts.connect)
-    http_client = DefaultAioHttpClient(limits=limits, timeout=timeout, trust_env=False)
+    http_client = DefaultAioHttpClient(limits=limits, timeout=timeout, trust_env=False, follow_redirects=False)
     async with AsyncOpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "none",
@@ -254,7 +257,7 @@ async def open_client(
         timeout=timeout,
         http_client=http_client,
     ) as client:
-        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache, chain)
+        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache, chain, endpoint.scrubbed)
         watchdog = asyncio.create_task(chat.watch())
         try:
             yield chat

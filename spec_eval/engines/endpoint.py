@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -50,6 +51,10 @@ class Endpoint:
         """With /v1, as the OpenAI client wants it."""
         return f"{self.root}/v1"
 
+    def scrubbed(self, text: str) -> str:
+        """A server's words without our key, which some servers repeat."""
+        return text.replace(self.api_key, "***") if self.api_key else text
+
     def get(self, path: str, timeout_s: float = TIMEOUT_S) -> Reply:
         """GET root + path, past any proxy; an HTTP error is a Reply, no connection is an EnvironmentFault."""
         return self._ask(path, None, timeout_s)
@@ -67,13 +72,14 @@ class Endpoint:
         request = urllib.request.Request(f"{self.root}{path}", body, headers)  # noqa: S310 # scheme checked in `at`
         if self.api_key:
             request.add_header("Authorization", f"Bearer {self.api_key}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
         try:
-            with opener.open(request, timeout=timeout_s) as answer:
-                return Reply(answer.status, answer.read().decode(errors="replace"))
-        except urllib.error.HTTPError as error:
-            with error:
-                return Reply(error.code, error.read().decode(errors="replace"))
+            try:
+                answer = opener.open(request, timeout=timeout_s)
+            except urllib.error.HTTPError as refused:
+                answer = refused
+            with answer:
+                return Reply(answer.status, self.scrubbed(answer.read().decode(errors="replace")))
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise EnvironmentFault(
@@ -124,6 +130,25 @@ class Endpoint:
                 f"{self.root}/v1/models: no list of models in it; is this an OpenAI-compatible server?"
             )
         return entries
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where a server sends us on to, neither the key nor a measurement should follow."""
+
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        """None: the redirect is the answer."""
+
+
+def key_from_environment(variable: str | None) -> str | None:
+    """The server's key, or None where the variable is not set; UsageError never repeats what it was given."""
+    if variable is None:
+        return None
+    if not variable.isidentifier():
+        raise UsageError("--api-key-env: not the name of a variable; put the key into one, and give that name")
+    key = os.environ.get(variable, "").strip()
+    if not key.isascii() or not (key.isprintable() and " " not in key):
+        raise UsageError(f"{variable}: holds characters that no key has; set it again")
+    return key or None
 
 
 def head(text: str, length: int = HEAD) -> str:

@@ -118,7 +118,9 @@ def _prompt_tokens(answer: Answer, row: dict[str, Any]) -> int | None:
 def _failure(row: dict[str, Any]) -> str | None:
     """Why a captured request failed: "reason: detail", with the reasons of our own driver; http_status 0 is none."""
     error, status = row.get("error"), row.get("http_status") or None
-    if error is not None:
+    if isinstance(status, str) and status.isdigit():
+        status = int(status)
+    if error:  # "", false and an empty object say that there was none
         text = head(str(error.get("message", error) if isinstance(error, dict) else error))
         if is_context_limit(text):
             return f"context limit: {text}"

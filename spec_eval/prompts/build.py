@@ -79,13 +79,17 @@ def _build(row: Row, number: int, prompt: PromptSpec, first_turn_only: bool) -> 
     if prompt.adapter is not None:
         row = _ADAPTERS[prompt.adapter](row)
     turns = _turns(row, prompt)
-    return Conversation(
+    built = Conversation(
         prompt_id=_name(row, prompt.id) if prompt.id else str(number),
         category=prompt.category_name or (_label(row, prompt.category) if prompt.category else NO_CATEGORY),
         subcategory=_label(row, prompt.subcategory) if prompt.subcategory else None,
         turns=turns[:1] if first_turn_only else turns,
         reference=mrcr.reference(row) if prompt.adapter == "mrcr" else None,
     )
+    texts = [built.prompt_id, built.category, built.subcategory or "", *(m["content"] for t in turns for m in t)]
+    if any(0xD800 <= ord(c) < 0xE000 for text in texts for c in text if not text.isascii()):
+        raise ValueError("holds half a surrogate pair, which cannot be sent")
+    return built
 
 
 def _turns(row: Row, prompt: PromptSpec) -> tuple[tuple[Message, ...], ...]:

@@ -22,9 +22,9 @@ def make(*, stderr: bool = False) -> Console:
 def show(reports: Sequence[RunReport], console: Console) -> None:
     """The same figures as in Markdown; where nobody looks at a terminal, tables keep their full width."""
     for report in reports:
-        console.print(Text(words.heading(report), style="bold"))
+        console.print(Text(words.printable(words.heading(report)), style="bold"))
         for name, text in words.header(report):
-            console.print(Text.assemble((f"{name}: ", "dim"), text), soft_wrap=True)
+            console.print(Text.assemble((f"{words.printable(name)}: ", "dim"), words.printable(text)), soft_wrap=True)
         for heading, rows in report.tables:
             if heading:
                 console.print(Text(heading, style="bold"))
@@ -34,7 +34,8 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
             console.print(Text(definition, style="dim"), soft_wrap=True)
         for warning in report.warnings:
             console.print(
-                Text.assemble((f"{warning.code}: ", "yellow"), f"{warning.message}; {warning.remedy}"), soft_wrap=True
+                Text.assemble((f"{warning.code}: ", "yellow"), words.printable(f"{warning.message}; {warning.remedy}")),
+                soft_wrap=True,
             )
 
 

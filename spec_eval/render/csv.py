@@ -13,7 +13,12 @@ from spec_eval.tables import SERVER_WIDE, Row, RunReport
 def render(reports: Sequence[RunReport]) -> str:
     """All rows of all runs; a run's overall row has neither dataset nor category."""
     rows = [_flat(report, row) for report in reports for row in report.lines]
-    return pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
+    return pd.DataFrame(map(_one_line, rows), dtype=object).to_csv(index=False, lineterminator="\n")
+
+
+def _one_line(row: dict[str, Any]) -> dict[str, Any]:
+    """Texts without a bare carriage return, which ends a line for most readers, quoted or not."""
+    return {name: value.replace("\r", " ") if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _flat(report: RunReport, row: Row) -> dict[str, Any]:
@@ -56,7 +61,7 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
         flat[f"position_{i}"] = share
     flat["labels"] = "; ".join(words.labels(report)) or None
     flat["synthetic"] = report.plan.synthetic
-    flat["standin"] = report.plan.standin
+    flat["standin"] = row.standin
     return flat
 
 

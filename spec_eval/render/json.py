@@ -89,6 +89,7 @@ def _row(row: Row) -> dict[str, Any]:
         "conditional_positions": figures.conditional_positions,
         "grade": row.grade,
         "partial": row.partial,
+        "standin": row.standin,
         "full_draft_steps": asdict(figures.full_steps) if figures.full_steps else None,
         "delivered_tokens_per_verification_step": figures.delivered_per_step,
         "undelivered_tokens": figures.undelivered,

@@ -11,7 +11,7 @@ _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~$"} | {"\n": " ", 
 
 def escape(text: str) -> str:
     """Text from outside, as text: it may not open a link, a table cell or a tag."""
-    return text.translate(_SPECIAL)
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text).translate(_SPECIAL)
 
 
 def render(reports: Sequence[RunReport]) -> str:
@@ -22,7 +22,7 @@ def render(reports: Sequence[RunReport]) -> str:
 def _section(report: RunReport) -> str:
     lines = [f"## {escape(words.heading(report))}", ""]
     lines += [f"- {definition}" for definition in words.DEFINITIONS]
-    lines += [f"- **{name}**: {escape(text)}" for name, text in words.header(report)]
+    lines += [f"- **{escape(name)}**: {escape(text)}" for name, text in words.header(report)]
     for heading, rows in report.tables:
         lines += ["", f"### {escape(heading)}"] if heading else []
         for grid in grids(report, rows):

@@ -14,6 +14,11 @@ DEFINITIONS = (
 )
 
 
+def printable(text: str) -> str:
+    """Without characters that steer a terminal or end a line."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """With `digits` decimals, or a dash where there is no data."""
     return NOTHING if value is None else f"{value:.{digits}f}"
@@ -128,9 +133,11 @@ def overrides(plan: Plan) -> str:
 
 def row_name(row: Row) -> str:
     """As it stands in the first column."""
+    # Made-up rows may stand under a card's real headings: each says so itself.
+    mark = " (stand-in)" if row.standin and row.table is not None else ""
     if row.label is None:
-        return row.title
-    return row.label if row.table is not None else f"{row.title} / {row.label}"
+        return f"{row.title}{mark}"
+    return f"{row.label}{mark}" if row.table is not None else f"{row.title} / {row.label}"
 
 
 def _k(report: RunReport) -> str:

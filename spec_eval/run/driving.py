@@ -132,7 +132,21 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
             error = RunNotWhole(
                 f"the server is gone ({gone}); start it again, then `spec-eval run --resume {folder.path}`"
             )
-        end = _end_session(folder, engine, server, session)
+        except Exception as fault:  # a full disk, or a fault of ours: end in order all the same
+            if isinstance(fault, SpecEvalError):
+                raise
+            session.reason = "fault"
+            error = RunNotWhole(
+                f"{type(fault).__name__}: {fault}; what was measured is kept, go on with "
+                f"`spec-eval run --resume {folder.path}`"
+            )
+            error.__cause__ = fault
+        try:
+            end = _end_session(folder, engine, server, session)
+        except OSError as full:
+            error = error or RunNotWhole(
+                f"{full}; what was measured is kept, go on with `spec-eval run --resume {folder.path}`"
+            )
     if error is not None:
         return Finished(folder, error)
     folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
@@ -157,7 +171,8 @@ async def _all_cells(
         def keep(record: RequestRecord) -> None:
             log.append(record)
             session.records.append(record)
-            show(record)
+            with contextlib.suppress(OSError, SystemExit):  # nobody reads our progress any more; the run goes on
+                show(record)
 
         async with loop_lag() as lag:
             try:
@@ -277,6 +292,10 @@ def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconcili
         return differing[0]
     if killed:
         reason = f"{killed} of {killed + len(ends)} sessions were killed before the counters could be read again"
+        return Reconciliation(status="not available", reason=reason)
+    lines, accounted = folder.records().lines, sum(end.requests for end in ends)
+    if lines != accounted:
+        reason = f"{lines} requests are recorded, the sessions account for {accounted}"
         return Reconciliation(status="not available", reason=reason)
     unavailable = [end.reconciliation for end in ends if end.reconciliation.status == "not available"]
     return unavailable[0] if unavailable else ends[-1].reconciliation

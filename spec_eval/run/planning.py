@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spec_eval import __version__, prompts, shipped, suite
+from spec_eval.engines.endpoint import key_from_environment
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
 from spec_eval.render import words
@@ -28,6 +29,7 @@ class Prepared:
 def prepare(options: RunOptions) -> Prepared:
     """Load the prompts and write down everything that is decided before the first request."""
     file = suite.find(options.suite)
+    key_from_environment(options.api_key_env)  # a key in the wrong place must not reach the plan
     cells.override(options)  # a wrong value is told before a server or a data set is looked for
     target = targets.choose(options)
     laid = cells.lay_out(file, options)

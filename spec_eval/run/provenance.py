@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spec_eval import engines
-from spec_eval.acceptance import Outcome
+from spec_eval.acceptance import Outcome, measured
 from spec_eval.engines.base import Identity
 from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Plan
@@ -75,7 +75,7 @@ def comparable_settings(plan: Plan, identity: Identity, records: Sequence[Reques
 def _k(plan: Plan, identity: Identity, records: Sequence[RequestRecord]) -> int | None:
     """As the user or the recipe says, else as the server does, else the one that every answer names."""
     named = plan.target.k if plan.target.k is not None else identity.k
-    seen = {r.counters.k for r in records if r.counters is not None and r.counters.steps}
+    seen = {counters.k for _, counters in measured(records) if counters.steps}
     return named if named is not None or len(seen) != 1 else seen.pop()
 
 

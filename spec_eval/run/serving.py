@@ -1,13 +1,12 @@
 """The server of a plan, and its counters at rest."""
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spec_eval.engines import Engine
-from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.endpoint import Endpoint, key_from_environment
 from spec_eval.engines.scrape import Totals, find
 from spec_eval.recipe import Recipe
 from spec_eval.serve import serve_embedded
@@ -31,8 +30,7 @@ class Server:
 def serve(folder: RunFolder, plan: Plan) -> Iterator[Server]:
     """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts."""
     if plan.target.recipe is None:
-        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
-        yield Server(Endpoint.at(str(plan.target.base_url), key), None)
+        yield Server(Endpoint.at(str(plan.target.base_url), key_from_environment(plan.api_key_env)), None)
         return
     recipe = Recipe.model_validate(plan.target.recipe)
     model = find_model(recipe.target, plan.target.model_file)

@@ -136,7 +136,7 @@ class RunFolder:
         for line in path.read_bytes().split(b"\n") if path.is_file() else []:
             with contextlib.suppress(ValueError):  # torn by a kill
                 lines.append(json.loads(line))
-        return lines
+        return [line for line in lines if isinstance(line, dict)]
 
     def _append_session(self, line: dict[str, Any]) -> None:
         path = self.path / "sessions.jsonl"
@@ -148,7 +148,7 @@ class RunFolder:
         """Whole or not at all: a reader never sees half a file."""
         partial = self.path / f"{name}.partial"
         with partial.open("w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=2, ensure_ascii=False, allow_nan=False)
+            json.dump(content, stream, indent=2, allow_nan=False)
             stream.write("\n")
             stream.flush()
             os.fsync(stream.fileno())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spec_eval.engines.endpoint import Endpoint, Reply, head
+from spec_eval.engines.endpoint import Endpoint, Reply, head, key_from_environment
 from spec_eval.engines.llamacpp import LlamaCpp
 from spec_eval.errors import EnvironmentFault, UsageError
 
@@ -213,3 +213,29 @@ def test_llamacpp_with_its_pages_switched_off_is_known_by_its_models_alone() -> 
     assert identity.models == ("a",)
     assert (identity.version, identity.context, identity.speculative) == (None, None, None)
     assert identity.chat_template_sha256 is None
+
+
+@pytest.mark.parametrize("value", ["sk-SECRET\x07", "sk-SÉCRET", "sk SECRET"])
+def test_key_that_cannot_be_one_is_refused_without_repeating_it(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", value)
+    with pytest.raises(UsageError, match="A_KEY: holds characters") as caught:
+        key_from_environment("A_KEY")
+    assert "CRET" not in str(caught.value)
+
+
+def test_key_loses_the_line_end_that_a_file_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "sk-1\r\n")
+    assert key_from_environment("A_KEY") == "sk-1"
+    monkeypatch.setenv("A_KEY", "")
+    assert key_from_environment("A_KEY") is None
+
+
+def test_key_in_the_place_of_its_variable_is_refused_without_repeating_it() -> None:
+    with pytest.raises(UsageError, match="--api-key-env: not the name of a variable") as caught:
+        key_from_environment("sk-SECRET")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_servers_words_are_shown_without_the_key() -> None:
+    endpoint = Endpoint.at("http://127.0.0.1:9", "sk-1")
+    assert endpoint.scrubbed("Bearer sk-1 refused") == "Bearer *** refused"

@@ -227,3 +227,12 @@ def test_request_that_comes_back_under_another_category_is_one_unit(tmp_path: Pa
     path.write_text("".join(json.dumps(one) + "\n" for one in (line("r1", body([1, 1])), again)))
     (cell,) = read(path, VLLM).cells
     assert cell.prompts.units == (("r1", "easy", 1),)
+
+
+@pytest.mark.parametrize("error", ["", False, {}, []])
+def test_error_that_says_nothing_is_none(error: object, tmp_path: Path) -> None:
+    assert only(tmp_path, line("r1", body([1, 1]), error=error)).status == "ok"
+
+
+def test_status_written_as_text_is_a_number(tmp_path: Path) -> None:
+    assert only(tmp_path, line("r1", body([1, 1]), http_status="200")).status == "ok"

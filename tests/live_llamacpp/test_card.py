@@ -33,7 +33,7 @@ def test_every_row_stands_in_the_cards_order(tmp_path: Path) -> None:
     text = (done.path / "report.md").read_text()
     assert "stand-in" in text
     assert "SPEED-Bench" not in text
-    assert "| 2k | — |" in text
+    assert "| 2k (stand-in) | — |" in text
     assert done.manifest["reconciliation"]["status"] == "exact"
 
 

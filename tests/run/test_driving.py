@@ -13,9 +13,10 @@ import pytest
 
 from spec_eval import run as running
 from spec_eval.errors import EnvironmentFault, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
 from spec_eval.run import Finished, RunOptions, driving, serving
-from spec_eval.store import RunFolder, RunLock
+from spec_eval.store import RequestLog, RunFolder, RunLock
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, quick_waits, write_suite
 
 BROKEN = Reply(status=500, plain=b'{"error":{"message":"broken"}}')
@@ -443,3 +444,23 @@ def test_an_interruption_before_the_first_answer_is_no_traceback(
     assert isinstance(finished.shortfall, SpecEvalError)
     assert finished.shortfall.exit_code == 5
     assert finished.folder.records().records == ()
+
+
+def test_a_disk_that_fills_up_ends_the_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append, room = RequestLog.append, [2]
+
+    def full(log: RequestLog, record: RequestRecord) -> None:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(28, "No space left on device")
+        append(log, record)
+
+    monkeypatch.setattr(RequestLog, "append", full)
+    with LlamaCppServer() as server:
+        finished = start(server, tmp_path)
+    assert isinstance(finished.shortfall, RunNotWhole)
+    assert "No space left on device" in str(finished.shortfall)
+    assert f"--resume {finished.folder.path}" in str(finished.shortfall)
+    assert len(finished.folder.records().records) == 2
+    (end,) = finished.folder.session_ends()
+    assert (end.reason, end.requests) == ("fault", 2)
