@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from spec_eval import prompts, suite
+from spec_eval import prompts, suite, toml
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
 from spec_eval.run.options import RunOptions
@@ -120,12 +120,11 @@ def _of_card(card: CompoundSuite, spec: CellSpec, file: SuiteFile, given: Sampli
 
 
 def _select(whole: PromptSet, wanted: _Wanted, limit: int | None) -> PromptSet:
-    chosen = whole.selected(wanted.select.categories, wanted.select.first).limited(limit)
-    if not chosen.entries:
-        raise UsageError(
-            f"{whole.source}: no rows of {', '.join(wanted.select.categories)}; use the data set that {wanted.id} names"
-        )
-    return chosen
+    known = {entry.category for entry in whole.entries}
+    if unknown := [name for name in wanted.select.categories if name not in known]:
+        hint = toml.nearest(unknown[0], sorted(known))
+        raise UsageError(f"{whole.source}: no rows of {', '.join(unknown)}, which {wanted.id} selects{hint}")
+    return whole.selected(wanted.select.categories, wanted.select.first).limited(limit)
 
 
 def _cell(

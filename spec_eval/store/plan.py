@@ -63,10 +63,10 @@ class Cell(Stored):
 
     @property
     def slots(self) -> int:
-        """Conversations at a time, of a cell that is to be driven."""
+        """Conversations at a time, of a cell that is to be driven: never more than there are."""
         if self.concurrency is None:
             raise ValueError(f"cell {self.cell_id!r} was imported: it has no concurrency to drive it at")
-        return self.concurrency
+        return min(self.concurrency, max(1, self.repeats * len(self.prompts.units)))
 
     def planned(self) -> int:
         """Requests."""

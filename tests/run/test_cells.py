@@ -133,10 +133,11 @@ def test_hash_and_rows_are_those_of_the_whole_set(folder: Path) -> None:
     assert (hot.prompts.rows, cold.prompts.rows) == (7, 7)
 
 
-def test_category_that_no_row_has_is_an_error_and_not_an_empty_cell(folder: Path) -> None:
-    card = (folder / "card.toml").read_text("utf-8").replace('["black", "green"], first', '["red", "blue"], first')
+@pytest.mark.parametrize(("names", "missing"), [('"red", "blue"', "red, blue"), ('"black", "gren"', "gren")])
+def test_category_that_no_row_has_is_an_error_and_not_an_empty_cell(folder: Path, names: str, missing: str) -> None:
+    card = (folder / "card.toml").read_text("utf-8").replace('["black", "green"], first', f"[{names}], first")
     (folder / "card.toml").write_text(card, "utf-8")
-    with pytest.raises(UsageError, match=r"tea\.jsonl: no rows of red, blue; use the data set that tea-cold names"):
+    with pytest.raises(UsageError, match=rf"tea\.jsonl: no rows of {missing}, which tea-cold selects"):
         laid(folder)
 
 

@@ -71,3 +71,8 @@ def test_settings_hash_tells_what_must_stay_the_same(other: Plan) -> None:
 )
 def test_settings_hash_leaves_out_what_may_change(other: Plan) -> None:
     assert other.settings_sha256 == BASE.settings_sha256
+
+
+def test_there_are_never_more_slots_than_conversations() -> None:
+    two = cell([("a", "x", 3), ("b", "x", 1)], concurrency=2000, repeats=3)
+    assert (two.slots, two.concurrency) == (6, 2000)
