@@ -7,11 +7,20 @@ beside, under their own names, because published cards use both.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypedDict
+
+import numpy as np
 
 from spec_eval import stats
 from spec_eval.records import RequestRecord, SpecCounters, breach
 from spec_eval.stats import Estimate
+
+# The counts of an outcome in the order in which every format shows them.
+COUNTS = (
+    *("planned", "sent", "not_sent", "ok", "failed"),
+    *("measured", "length", "no_counters", "zero_steps", "invalid"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +99,13 @@ class Figures:
     k: int | None
     acceptance_length: Estimate | None
     acceptance_length_request_mean: Estimate | None
-    acceptance_rate: float | None
+    acceptance_rate: Estimate | None
     drafts_per_step: float | None
-    positions: tuple[float, ...] | None
-    positions_request_mean: tuple[float, ...] | None
+    positions: tuple[Estimate, ...] | None
+    positions_request_mean: tuple[Estimate, ...] | None
     conditional_positions: tuple[float | None, ...] | None
     full_steps: "FullSteps | None"
-    delivered_per_step: float | None
+    delivered_per_step: Estimate | None
     undelivered: int | None
     unexplained: int | None
     inferred: bool = False
@@ -177,12 +186,12 @@ def figures(records: Iterable[RequestRecord]) -> Figures:
         accepted=accepted,
         drafted=drafted if counters else (0 if pairs else None),
         k=k,
-        acceptance_length=_clustered(stepped, lambda c: c.accepted, lambda c: c.steps),
-        acceptance_length_request_mean=_clustered(stepped, lambda c: c.accepted / c.steps, lambda _: 1),
-        acceptance_rate=accepted / drafted if drafted else None,
+        acceptance_length=_clustered(stepped, lambda c: c.accepted, lambda c: c.steps, offset=1.0),
+        acceptance_length_request_mean=_clustered(stepped, lambda c: c.accepted / c.steps, lambda _: 1, offset=1.0),
+        acceptance_rate=_clustered(stepped, lambda c: c.accepted, lambda c: c.drafted or 0) if drafted else None,
         drafts_per_step=drafted / steps if drafted is not None and steps else None,
-        positions=_positions(counters, k),
-        positions_request_mean=_positions_request_mean(counters, k),
+        positions=_positions(stepped, k, lambda c: c.steps),
+        positions_request_mean=_positions(stepped, k, lambda _: 1),
         conditional_positions=_conditional(counters, k),
         full_steps=_full_steps(counters, k),
         **_delivery([pair for pair in pairs if pair[1].source != "inferred"]),
@@ -207,11 +216,11 @@ def server_wide(
         accepted=accepted,
         drafted=drafted,
         k=longest,
-        acceptance_length=stats.Estimate(1 + accepted / steps, None, None, 0) if steps else None,
+        acceptance_length=_bare(1 + accepted / steps) if steps else None,
         acceptance_length_request_mean=None,
-        acceptance_rate=accepted / drafted if drafted else None,
+        acceptance_rate=_bare(accepted / drafted) if drafted else None,
         drafts_per_step=drafted / steps if drafted is not None and steps else None,
-        positions=tuple(shares) if shares and sum(positions) == accepted else None,
+        positions=tuple(map(_bare, shares)) if shares and sum(positions) == accepted else None,
         positions_request_mean=None,
         conditional_positions=None,
         full_steps=None,
@@ -221,39 +230,54 @@ def server_wide(
     )
 
 
+def _bare(value: float) -> Estimate:
+    """Of totals that no conversation stands behind."""
+    return Estimate(value, None, None, 0)
+
+
 def _clustered(
     pairs: Sequence[tuple[RequestRecord, SpecCounters]],
     numerator: Callable[[SpecCounters], float],
     denominator: Callable[[SpecCounters], int],
+    *,
+    offset: float = 0.0,
 ) -> Estimate | None:
-    """1 + Σ numerator / Σ denominator with the conversation as the unit: its turns and repeats are summed first."""
+    """`offset` + Σ numerator / Σ denominator, conversations being the units."""
+    found = _clustered_rows(pairs, lambda c: [numerator(c)], denominator, width=1, offset=offset)
+    return found[0] if found else None
+
+
+def _clustered_rows(
+    pairs: Sequence[tuple[RequestRecord, SpecCounters]],
+    numerators: Callable[[SpecCounters], Sequence[float]],
+    denominator: Callable[[SpecCounters], int],
+    *,
+    width: int,
+    offset: float = 0.0,
+) -> tuple[Estimate, ...]:
+    """`width` ratios over one denominator; turns and repeats of a conversation are summed first."""
     sums: dict[tuple[str, str], list[float]] = {}
     for record, counters in pairs:
-        entry = sums.setdefault((record.dataset, record.prompt_id), [0.0, 0.0])
-        entry[0] += numerator(counters)
-        entry[1] += denominator(counters)
-    return stats.ratio([y for y, _ in sums.values()], [x for _, x in sums.values()], offset=1.0)
+        entry = sums.setdefault((record.dataset, record.prompt_id), [0.0] * (width + 1))
+        for i, value in enumerate((*numerators(counters), denominator(counters))):
+            entry[i] += value
+    table = np.array(list(sums.values()), dtype=np.float64).reshape(len(sums), width + 1)
+    return stats.ratios(table[:, :width], table[:, width], offset=offset)
 
 
-def _at_least(counters: SpecCounters, k: int) -> list[int]:
+def at_least(counters: SpecCounters, k: int) -> list[int]:
     """Steps that accepted at least 1, …, k drafts."""
-    histogram = counters.histogram or ()
-    return [sum(histogram[i:]) for i in range(1, k + 1)]
+    reached = list(accumulate(reversed(counters.histogram or ())))[::-1]
+    return [reached[i] if i < len(reached) else 0 for i in range(1, k + 1)]
 
 
-def _positions(counters: Sequence[SpecCounters], k: int | None) -> tuple[float, ...] | None:
-    if k is None or not counters or any(c.histogram is None for c in counters):
+def _positions(
+    pairs: Sequence[tuple[RequestRecord, SpecCounters]], k: int | None, weight: Callable[[SpecCounters], int]
+) -> tuple[Estimate, ...] | None:
+    """Shares of steps, each request weighing `weight`: its steps for pooled figures, 1 for a mean over requests."""
+    if not k or not pairs or any(c.histogram is None for _, c in pairs):
         return None
-    steps = sum(c.steps for c in counters)
-    reached = [_at_least(c, k) for c in counters]
-    return tuple(sum(row[i] for row in reached) / steps for i in range(k))
-
-
-def _positions_request_mean(counters: Sequence[SpecCounters], k: int | None) -> tuple[float, ...] | None:
-    if k is None or not counters or any(c.histogram is None for c in counters):
-        return None
-    shares = [[n / c.steps for n in _at_least(c, k)] for c in counters]
-    return tuple(sum(row[i] for row in shares) / len(shares) for i in range(k))
+    return _clustered_rows(pairs, lambda c: [n * weight(c) / c.steps for n in at_least(c, k)], weight, width=k)
 
 
 def _conditional(counters: Sequence[SpecCounters], k: int | None) -> tuple[float | None, ...] | None:
@@ -279,7 +303,7 @@ def _full_steps(counters: Sequence[SpecCounters], k: int | None) -> FullSteps | 
 
 
 class _Delivery(TypedDict):
-    delivered_per_step: float | None
+    delivered_per_step: Estimate | None
     undelivered: int | None
     unexplained: int | None
 
@@ -293,9 +317,14 @@ def _delivery(pairs: Sequence[tuple[RequestRecord, SpecCounters]]) -> _Delivery:
     if not steps or any(record.completion_tokens is None for record, _ in pairs):
         return {"delivered_per_step": None, "undelivered": None, "unexplained": None}
     excess = [max(record.completion_tokens or 0, 1) - 1 - c.steps - c.accepted for record, c in pairs]
-    delivered = sum(max(record.completion_tokens or 0, 1) - 1 for record, _ in pairs)
+    sums: dict[tuple[str, str], list[int]] = {}
+    for record, c in pairs:
+        entry = sums.setdefault((record.dataset, record.prompt_id), [0, 0])
+        entry[0] += max(record.completion_tokens or 0, 1) - 1
+        entry[1] += c.steps
+    delivered = stats.ratio([y for y, _ in sums.values()], [x for _, x in sums.values()])
     return {
-        "delivered_per_step": delivered / steps if max(excess) <= 0 else None,
+        "delivered_per_step": delivered if max(excess) <= 0 else None,
         "undelivered": sum(max(0, -n) for n in excess),
         "unexplained": sum(max(0, n) for n in excess),
     }

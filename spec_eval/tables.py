@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from spec_eval import acceptance, guards
+from spec_eval import acceptance, guards, repeats, whatif
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.errors import UsageError
 from spec_eval.reconcile import server_wide
 from spec_eval.records import RequestRecord
+from spec_eval.repeats import Repeats
 from spec_eval.store import Cell, Manifest, Plan, Reconciliation, Records, RunFolder
+from spec_eval.whatif import Shorter
 
 N = TypeVar("N")
 Unit = tuple[str, str, int, int]
@@ -29,7 +31,8 @@ class Row:
     """One line of a table: the requests of one cell, or of one category, turn or bin of it.
 
     title: of the cell. label: what the row stands for within it, or null. table: heading it goes under, or null.
-    grade: mean over the graded answers, or null.
+    grade: mean over the graded answers, or null. repeats: the mean of repeats where there are several.
+    shorter: what fewer drafts a step would have given, where k was fixed.
     """
 
     run_id: str
@@ -43,6 +46,8 @@ class Row:
     figures: Figures
     grade: float | None = None
     standin: bool = False
+    repeats: Repeats | None = None
+    shorter: tuple[Shorter, ...] = ()
 
     @property
     def partial(self) -> bool:
@@ -53,6 +58,14 @@ class Row:
     def coverage(self) -> float | None:
         """measured / ok; null for the server's own totals, which cover all that the server did."""
         return None if self.label == SERVER_WIDE else self.outcome.coverage
+
+
+@dataclass(frozen=True)
+class Macro:
+    """Mean of the rows' acceptance lengths, each row weighing the same: never the overall figure."""
+
+    rows: int
+    acceptance_length: float
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,15 @@ class RunReport:
     def whole(self) -> bool:
         """Whether everything planned was driven to its end, and all of it is still there."""
         return self.manifest is not None and not _lost(self.manifest, self.overall.outcome)
+
+    @property
+    def macro(self) -> Macro | None:
+        """Over two rows or more; None where any of them has no figure."""
+        found = [row.figures.acceptance_length for row in self.rows]
+        values = [one.value for one in found if one is not None]
+        if len(values) < 2 or len(values) < len(found):
+            return None
+        return Macro(len(values), sum(values) / len(values))
 
     @property
     def _in_one_row(self) -> bool:
@@ -251,4 +273,6 @@ def _row(
         figures=acceptance.figures(records),
         grade=_mean_grade(records, grades),
         standin=any(cell.prompts.standin for cell in cells),
+        repeats=repeats.of(records, _only(c.repeats for c in cells) or 1),
+        shorter=whatif.shorter(records),
     )

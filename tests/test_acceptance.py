@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spec_eval.acceptance import figures, kind, measured, outcome, server_wide
 from spec_eval.engines import scrape
 from spec_eval.records import RequestRecord, SpecCounters
-from spec_eval.stats import Estimate
+from spec_eval.stats import Estimate, value, values
 from tests.factories import answered, failed, from_histogram, from_steps, not_sent
 
 # k = 2. Short answers accept well, the long coding answer badly.
@@ -29,9 +29,9 @@ def test_pooled_figures_are_sums_divided_once() -> None:
     assert (got.steps, got.accepted, got.drafted, got.k) == (100, 53, 200, 2)
     assert (got.conversations, got.requests) == (2, 2)
     assert value_of(CODING) == pytest.approx(1.53)
-    assert got.acceptance_rate == pytest.approx(0.265)
+    assert value(got.acceptance_rate) == pytest.approx(0.265)
     assert got.drafts_per_step == 2.0
-    assert got.positions == pytest.approx((0.38, 0.15))
+    assert values(got.positions) == pytest.approx((0.38, 0.15))
 
 
 def test_request_mean_is_another_figure_under_its_own_name() -> None:
@@ -39,7 +39,7 @@ def test_request_mean_is_another_figure_under_its_own_name() -> None:
     got = figures(CODING + WRITING)
     assert got.acceptance_length_request_mean is not None
     assert got.acceptance_length_request_mean.value == pytest.approx(2.1236111)
-    assert got.positions_request_mean == pytest.approx((0.6895833, 0.4340278))
+    assert values(got.positions_request_mean) == pytest.approx((0.6895833, 0.4340278))
 
 
 def test_overall_is_neither_the_mean_of_ratios_nor_the_mean_of_the_categories() -> None:
@@ -56,9 +56,9 @@ def test_acceptance_length_is_one_plus_the_positions(records: list[RequestRecord
     assert got.positions is not None
     assert got.positions_request_mean is not None
     assert got.acceptance_length_request_mean is not None
-    assert value_of(records) == pytest.approx(1 + sum(got.positions))
-    assert got.acceptance_length_request_mean.value == pytest.approx(1 + sum(got.positions_request_mean))
-    assert got.acceptance_rate == pytest.approx(sum(got.positions) / 2)
+    assert value_of(records) == pytest.approx(1 + sum(values(got.positions) or ()))
+    assert got.acceptance_length_request_mean.value == pytest.approx(1 + sum(values(got.positions_request_mean) or ()))
+    assert value(got.acceptance_rate) == pytest.approx(sum(values(got.positions) or ()) / 2)
 
 
 def test_no_step_is_no_figure() -> None:
@@ -77,8 +77,8 @@ def test_steps_that_accepted_nothing_are_exactly_one() -> None:
     got = figures([answered(from_histogram((9, 0, 0)))])
     assert got.acceptance_length is not None
     assert got.acceptance_length.value == 1.0
-    assert got.acceptance_rate == 0.0
-    assert got.positions == (0.0, 0.0)
+    assert value(got.acceptance_rate) == 0.0
+    assert values(got.positions) == (0.0, 0.0)
 
 
 def test_answer_without_a_step_changes_no_figure_beside_others() -> None:
@@ -103,25 +103,25 @@ def test_variable_drafts_give_conditional_positions_beside_the_shares() -> None:
         answered(from_steps([(3, 3), (1, 1)], k=4), prompt_id="b"),
     ]
     got = figures(records)
-    assert got.positions == pytest.approx((4 / 5, 2 / 5, 1 / 5, 0.0))
+    assert values(got.positions) == pytest.approx((4 / 5, 2 / 5, 1 / 5, 0.0))
     assert got.conditional_positions is not None
     assert got.conditional_positions[:3] == pytest.approx((4 / 5, 2 / 3, 1 / 2))
     assert got.conditional_positions[3] is None
     assert value_of(records) == pytest.approx(2.4)
-    assert got.acceptance_rate == pytest.approx(0.7)
+    assert value(got.acceptance_rate) == pytest.approx(0.7)
     assert got.drafts_per_step == pytest.approx(2.0)
 
 
 def test_conditional_positions_need_every_step() -> None:
     got = figures([answered(from_steps([(2, 1)], k=2), prompt_id="a"), answered(from_histogram((1, 1, 0)))])
     assert got.conditional_positions is None
-    assert got.positions == pytest.approx((2 / 3, 0.0))
+    assert values(got.positions) == pytest.approx((2 / 3, 0.0))
 
 
 def test_nominal_drafts_leave_the_rate_open_and_nothing_else() -> None:
     nominal = answered(replace(from_histogram((1, 1, 2)), drafted=None), prompt_id="n")
     got = figures([*CODING, nominal])
-    assert (got.drafted, got.acceptance_rate, got.drafts_per_step) == (None, None, None)
+    assert (got.drafted, value(got.acceptance_rate), got.drafts_per_step) == (None, None, None)
     assert value_of([*CODING, nominal]) == pytest.approx(1 + 58 / 104)
 
 
@@ -129,13 +129,13 @@ def test_sums_without_a_histogram_leave_the_positions_open() -> None:
     got = figures([answered(SpecCounters(steps=4, accepted=6, drafted=8, histogram=None, k=2))])
     assert got.positions is None
     assert got.positions_request_mean is None
-    assert got.acceptance_rate == 0.75
+    assert value(got.acceptance_rate) == 0.75
 
 
 def test_shorter_k_counts_as_nothing_accepted_beyond_it() -> None:
     got = figures([answered(from_histogram((1, 3)), prompt_id="a"), answered(from_histogram((0, 2, 2)), prompt_id="b")])
     assert got.k == 2
-    assert got.positions == pytest.approx((7 / 8, 2 / 8))
+    assert values(got.positions) == pytest.approx((7 / 8, 2 / 8))
 
 
 def test_end_inside_a_draft_changes_no_figure_and_is_told_beside() -> None:
@@ -143,7 +143,7 @@ def test_end_inside_a_draft_changes_no_figure_and_is_told_beside() -> None:
     records = [answered(from_histogram((0, 0, 0, 1, 2)), prompt_id=f"p{i}", completion_tokens=10) for i in range(3)]
     got = figures(records)
     assert value_of(records) == pytest.approx(1 + 11 / 3)
-    assert got.delivered_per_step == pytest.approx(3.0)
+    assert value(got.delivered_per_step) == pytest.approx(3.0)
     assert (got.undelivered, got.unexplained) == (15, 0)
 
 
@@ -308,11 +308,11 @@ def test_figures_are_in_range_or_absent(records: list[RequestRecord]) -> None:
     assert got.acceptance_length is not None
     assert got.k is not None
     assert 1.0 <= got.acceptance_length.value <= 1 + got.k
-    assert got.acceptance_rate is None or 0.0 <= got.acceptance_rate <= 1.0
+    assert got.acceptance_rate is None or 0.0 <= got.acceptance_rate.value <= 1.0
     if got.positions is not None:
         assert len(got.positions) == got.k
-        assert all(later <= earlier for earlier, later in pairwise(got.positions))
-        assert got.acceptance_length.value == pytest.approx(1 + sum(got.positions))
+        assert all(later <= earlier for earlier, later in pairwise(values(got.positions) or ()))
+        assert got.acceptance_length.value == pytest.approx(1 + sum(values(got.positions) or ()))
 
 
 def test_answer_without_a_step_is_all_plain_steps() -> None:
@@ -342,14 +342,14 @@ llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 27
     assert prefix == "llamacpp:"
     got = server_wide(totals.steps, totals.drafted, totals.accepted, totals.positions, None, 5)
     assert got.acceptance_length == Estimate(2.5, None, None, 0)
-    assert got.acceptance_rate == pytest.approx(0.54)
-    assert got.positions == pytest.approx([0.7, 0.5, 0.3])
+    assert value(got.acceptance_rate) == pytest.approx(0.54)
+    assert values(got.positions) == pytest.approx([0.7, 0.5, 0.3])
     assert got.k == 3
     assert got.drafts_per_step == pytest.approx(250 / 90)
     assert got.acceptance_length_request_mean is None
     padded = server_wide(90, None, 135, (63, 45, 27), 4, 5)
     assert (padded.k, padded.acceptance_rate) == (4, None)
-    assert padded.positions == pytest.approx([0.7, 0.5, 0.3, 0.0])
+    assert values(padded.positions) == pytest.approx([0.7, 0.5, 0.3, 0.0])
     assert server_wide(90, 250, 135, (63, 45), 3, 5).positions is None  # they do not add up
     nothing = server_wide(0, 0, 0, (), None, 5)
     assert (nothing.acceptance_length, nothing.acceptance_rate, nothing.positions, nothing.k) == (None,) * 4

@@ -1,10 +1,11 @@
 """A report as CSV: one line a row, full precision, empty where there is no data."""
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
+from spec_eval.acceptance import COUNTS
 from spec_eval.render import words
 from spec_eval.stats import Estimate
 from spec_eval.tables import SERVER_WIDE, Row, RunReport
@@ -12,8 +13,14 @@ from spec_eval.tables import SERVER_WIDE, Row, RunReport
 
 def render(reports: Sequence[RunReport]) -> str:
     """All rows of all runs; a run's overall row has neither dataset nor category."""
-    rows = [_flat(report, row) for report in reports for row in report.lines]
-    return pd.DataFrame(map(_one_line, rows), dtype=object).to_csv(index=False, lineterminator="\n")
+    lines = [(report, row) for report in reports for row in report.lines]
+    k = max((len(row.figures.positions or ()) for _, row in lines), default=0)
+    rows = [_one_line(_flat(report, row, k)) for report, row in lines]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _one_line(row: dict[str, Any]) -> dict[str, Any]:
@@ -21,7 +28,7 @@ def _one_line(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value.replace("\r", " ") if isinstance(value, str) else value for name, value in row.items()}
 
 
-def _flat(report: RunReport, row: Row) -> dict[str, Any]:
+def _flat(report: RunReport, row: Row, k: int) -> dict[str, Any]:
     figures, outcome = row.figures, row.outcome
     overall = row is report.overall
     flat: dict[str, Any] = {
@@ -41,24 +48,13 @@ def _flat(report: RunReport, row: Row) -> dict[str, Any]:
         "accepted": figures.accepted,
         **_spread("acceptance_length", figures.acceptance_length),
         **_spread("acceptance_length_request_mean", figures.acceptance_length_request_mean),
-        "acceptance_rate": figures.acceptance_rate,
+        **_spread("acceptance_rate", figures.acceptance_rate),
         "grade": row.grade,
+        **{name: getattr(outcome, name) for name in COUNTS},
     }
-    for name in (
-        "planned",
-        "sent",
-        "not_sent",
-        "ok",
-        "failed",
-        "measured",
-        "length",
-        "no_counters",
-        "zero_steps",
-        "invalid",
-    ):
-        flat[name] = getattr(outcome, name)
-    for i, share in enumerate(figures.positions or (), 1):
-        flat[f"position_{i}"] = share
+    positions = (*(figures.positions or ()), *[None] * (k - len(figures.positions or ())))
+    for i, share in enumerate(positions, 1):
+        flat |= _spread(f"position_{i}", share)
     flat["labels"] = "; ".join(words.labels(report)) or None
     flat["synthetic"] = report.plan.synthetic
     flat["standin"] = row.standin

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from spec_eval import stats
+from spec_eval.acceptance import COUNTS
 from spec_eval.render import words
 from spec_eval.tables import SERVER_WIDE, Row, RunReport
 
-OUTCOME = ("planned", "sent", "not sent", "ok", "failed", "measured", "length", "no counters", "zero steps", "invalid")
 Grid = tuple[list[str], list[list[str]]]
 
 
@@ -26,9 +27,9 @@ def grids(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
         [[name, *_positions(row, k)] for name, row in zip(names, rows, strict=True)],
     )
     outcomes = (
-        ["requests", *OUTCOME],
+        ["requests", *(count.replace("_", " ") for count in COUNTS)],
         [
-            [name, *(str(getattr(row.outcome, column.replace(" ", "_"))) for column in OUTCOME)]
+            [name, *(str(getattr(row.outcome, count)) for count in COUNTS)]
             for name, row in zip(names, rows, strict=True)
         ],
     )
@@ -49,14 +50,14 @@ def _name(row: Row, report: RunReport) -> str:
 def _figures(row: Row) -> list[str]:
     figures = row.figures
     return [
-        words.number(words.value(figures.acceptance_length)),
+        words.number(stats.value(figures.acceptance_length)),
         words.interval(figures.acceptance_length),
-        words.number(words.value(figures.acceptance_length_request_mean)),
-        words.percent(figures.acceptance_rate),
+        words.number(stats.value(figures.acceptance_length_request_mean)),
+        words.percent(stats.value(figures.acceptance_rate)),
         str(figures.steps),
     ]
 
 
 def _positions(row: Row, k: int) -> list[str]:
     shares = row.figures.positions or ()
-    return [words.percent(shares[i] if i < len(shares) else None) for i in range(k)]
+    return [words.percent(shares[i].value if i < len(shares) else None) for i in range(k)]

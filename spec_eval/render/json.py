@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from spec_eval.acceptance import Outcome
+from spec_eval import stats
+from spec_eval.acceptance import COUNTS, Outcome
 from spec_eval.render import words
 from spec_eval.stats import Estimate
 from spec_eval.tables import Row, RunReport
@@ -53,6 +54,7 @@ def _run(report: RunReport) -> dict[str, Any]:
         "overrides": plan.overrides,
         "settings": manifest.settings if manifest else None,
         "reconciliation": report.reconciliation.model_dump(mode="json"),
+        "macro_mean": asdict(report.macro) if report.macro else None,
         "overall": _row(report.overall),
     }
 
@@ -82,37 +84,39 @@ def _row(row: Row) -> dict[str, Any]:
         "acceptance_length": _estimate(figures.acceptance_length),
         "inferred": figures.inferred,
         "acceptance_length_request_mean": _estimate(figures.acceptance_length_request_mean),
-        "acceptance_rate": figures.acceptance_rate,
+        "acceptance_rate": stats.value(figures.acceptance_rate),
+        "acceptance_rate_interval": _interval(figures.acceptance_rate),
         "drafts_per_step": figures.drafts_per_step,
-        "positions": figures.positions,
-        "positions_request_mean": figures.positions_request_mean,
+        "positions": stats.values(figures.positions),
+        "positions_interval": _intervals(figures.positions),
+        "positions_request_mean": stats.values(figures.positions_request_mean),
+        "positions_request_mean_interval": _intervals(figures.positions_request_mean),
         "conditional_positions": figures.conditional_positions,
         "grade": row.grade,
         "partial": row.partial,
         "standin": row.standin,
         "full_draft_steps": asdict(figures.full_steps) if figures.full_steps else None,
-        "delivered_tokens_per_verification_step": figures.delivered_per_step,
+        "mean_of_repeats": asdict(row.repeats) if row.repeats else None,
+        "shorter_drafts": [asdict(one) for one in row.shorter] or None,
+        "delivered_tokens_per_verification_step": stats.value(figures.delivered_per_step),
+        "delivered_tokens_per_verification_step_interval": _interval(figures.delivered_per_step),
         "undelivered_tokens": figures.undelivered,
         "unexplained_tokens": figures.unexplained,
     }
 
 
 def _requests(outcome: Outcome) -> dict[str, Any]:
-    names = (
-        "planned",
-        "sent",
-        "not_sent",
-        "ok",
-        "failed",
-        "measured",
-        "length",
-        "no_counters",
-        "zero_steps",
-        "invalid",
-    )
     tables = ("not_sent_by", "failed_by", "no_counters_by", "invalid_by")
-    return {name: getattr(outcome, name) for name in (*names, *tables)}
+    return {name: getattr(outcome, name) for name in (*COUNTS, *tables)}
 
 
 def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
     return None if estimate is None else {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _interval(estimate: Estimate | None) -> dict[str, float | None] | None:
+    return None if estimate is None else {"low": estimate.low, "high": estimate.high}
+
+
+def _intervals(estimates: Sequence[Estimate] | None) -> list[dict[str, float | None] | None] | None:
+    return None if estimates is None else [_interval(one) for one in estimates]

@@ -1,5 +1,7 @@
 """The words and numbers that every format shares: what a run was, what a figure means, how it is printed."""
 
+from collections.abc import Callable
+
 from spec_eval import guards
 from spec_eval.stats import Estimate
 from spec_eval.store import Cell, Plan
@@ -29,16 +31,11 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2%}"
 
 
-def interval(estimate: Estimate | None) -> str:
+def interval(estimate: Estimate | None, show: Callable[[float | None], str] = number) -> str:
     """[low, high], marked where it is approximate, or a dash."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return NOTHING
-    return f"{'≈' if estimate.approximate else ''}[{estimate.low:.4f}, {estimate.high:.4f}]"
-
-
-def value(estimate: Estimate | None) -> float | None:
-    """Without its interval."""
-    return estimate.value if estimate else None
+    return f"{'≈' if estimate.approximate else ''}[{show(estimate.low)}, {show(estimate.high)}]"
 
 
 def labels(report: RunReport) -> list[str]:
@@ -113,7 +110,7 @@ def _beside(report: RunReport) -> list[tuple[str, str]]:
         tree = guards.is_tree(report.manifest)
         lines.append(("positions", "refused: drafts are trees" if tree else "not reported"))
     if figures.delivered_per_step is not None:
-        text = f"{figures.delivered_per_step:.4f} completion tokens after the first / verification steps (not AL)"
+        text = f"{figures.delivered_per_step.value:.4f} completion tokens after the first / verification steps (not AL)"
         if figures.undelivered:
             text += f"; {figures.undelivered} verified tokens lay past the end of an answer, AL counts them"
         lines.append(("delivered", text))

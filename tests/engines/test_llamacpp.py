@@ -7,6 +7,7 @@ from spec_eval.acceptance import figures
 from spec_eval.engines.base import Reading
 from spec_eval.engines.llamacpp import LlamaCpp, TimingsReader
 from spec_eval.records import breach
+from spec_eval.stats import value, values
 from tests.factories import DATA, answered
 
 RECORDED = DATA / "llamacpp"
@@ -74,8 +75,8 @@ def test_recorded_stream_read_as_figures() -> None:
     got = figures([answered(read(recorded("ngram-simple.chat.stream.tpt.txt"), k=8).counters)])
     assert got.acceptance_length is not None
     assert got.acceptance_length.value == pytest.approx(1 + 4 / 14)
-    assert got.acceptance_rate == pytest.approx(4 / 68)
-    assert got.positions == pytest.approx((1 / 14,) * 4 + (0.0,) * 4)
+    assert value(got.acceptance_rate) == pytest.approx(4 / 68)
+    assert values(got.positions) == pytest.approx((1 / 14,) * 4 + (0.0,) * 4)
     # 14 steps drafted at least 3, 6 at least 4, 5 at least 5 to 8.
     assert got.conditional_positions == pytest.approx((1 / 14, 1 / 14, 1 / 14, 1 / 6, 0.0, 0.0, 0.0, 0.0))
 

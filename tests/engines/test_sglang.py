@@ -11,6 +11,7 @@ from spec_eval.engines.sglang import Sglang, drafts_a_step
 from spec_eval.errors import EnvironmentFault
 from spec_eval.reconcile import reconcile
 from spec_eval.records import SpecCounters, breach
+from spec_eval.stats import value, values
 from tests.factories import DATA, answered
 from tests.llamacpp_server import LlamaCppServer, Reply
 
@@ -46,8 +47,8 @@ def test_native_and_chat_bodies_tell_the_same() -> None:
     got = figures([answered(expected, completion_tokens=31)])
     assert got.acceptance_length is not None
     assert got.acceptance_length.value == pytest.approx(1 + 16 / 14)  # not its spec_accept_length, 31 / 14
-    assert got.acceptance_rate == pytest.approx(2 / 7)
-    assert got.positions == pytest.approx([9 / 14, 5 / 14, 2 / 14, 0])
+    assert value(got.acceptance_rate) == pytest.approx(2 / 7)
+    assert values(got.positions) == pytest.approx([9 / 14, 5 / 14, 2 / 14, 0])
 
 
 def test_native_body_becomes_a_chat_answer() -> None:

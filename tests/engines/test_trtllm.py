@@ -10,6 +10,7 @@ from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.trtllm import TrtLlm
 from spec_eval.reconcile import reconcile
 from spec_eval.records import SpecCounters, breach
+from spec_eval.stats import value, values
 from tests.factories import DATA, answered
 from tests.llamacpp_server import LlamaCppServer, Reply
 
@@ -39,8 +40,8 @@ def test_counters_stand_on_the_choice() -> None:
     got = figures([answered(expected, completion_tokens=34)])
     assert got.acceptance_length is not None
     assert got.acceptance_length.value == pytest.approx(2.75)
-    assert got.acceptance_rate == pytest.approx(21 / 44)
-    assert got.positions == pytest.approx([9 / 12, 6 / 12, 4 / 12, 2 / 12])
+    assert value(got.acceptance_rate) == pytest.approx(21 / 44)
+    assert values(got.positions) == pytest.approx([9 / 12, 6 / 12, 4 / 12, 2 / 12])
     assert not got.inferred
 
 
