@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spec_eval import engines
+from spec_eval import engines, signs
 from spec_eval.acceptance import Figures, Outcome, measured
+from spec_eval.reconcile import FOREIGN
+from spec_eval.records import RequestRecord
 from spec_eval.stats import FEWEST_FOR_EXACT, FEWEST_FOR_INTERVAL
 from spec_eval.store import Manifest, Plan, Records
 
@@ -13,6 +15,7 @@ LEAST_COVERAGE = 0.95
 MANY_BY_LENGTH = 0.2
 MANY_ZERO_STEPS = 0.2
 SLOW_LOOP_MS = 50.0
+MANY_LOOPING = 0.02
 _SKIPPING_DRAFTERS = ("ngram", "suffix")
 
 
@@ -24,9 +27,12 @@ class Code(StrEnum):
     FAILURES = "failures"
     INVALID_COUNTERS = "invalid_counters"
     UNRECONCILED = "unreconciled"
+    FOREIGN_TRAFFIC = "foreign_traffic"
     MANY_LENGTH = "many_ended_by_length"
     ZERO_STEPS = "zero_step_requests"
+    LOOPING = "looping_answers"
     FEW_CONVERSATIONS = "few_conversations"
+    DUPLICATES = "duplicate_prompts"
     MIXED_K = "mixed_k"
     SET_ASIDE = "lines_set_aside"
     DOUBLES = "measured_twice"
@@ -34,6 +40,9 @@ class Code(StrEnum):
     SYNTHETIC = "synthetic"
     STANDIN = "standin_data"
     SLOW_CLIENT = "slow_client"
+    DRAFTER_CONTEXT = "drafter_beyond_context"
+    NO_THINKING = "thinking_not_seen"
+    UNASKED_THINKING = "thinking_not_asked"
     ADAPTIVE = "adaptive"
     WARM_CACHE = "warm_prefix_cache"
     PHANTOM = "phantom_steps"
@@ -60,11 +69,16 @@ def run_warnings(
     found = [
         *_whole(manifest, records, outcome),
         *_answers(outcome, figures),
+        *_texts(plan, records.records),
         *_counters(plan, manifest, outcome, records),
     ]
     if plan.standin:
         found.append(Warning(Code.STANDIN, "stand-in rows in place of a real set", "never report these under its name"))
     for cell in {cell.dataset: cell for cell in plan.cells}.values():
+        if doubled := cell.prompts.duplicates:
+            names = ", ".join(doubled[:5])
+            message = f"{cell.dataset}: {len(doubled)} prompts have the text of another, the first of them {names}"
+            found.append(Warning(Code.DUPLICATES, message, "drop them: the interval takes each for a new prompt"))
         found += [
             Warning(Code.DATA_NOTE, f"{cell.dataset}: {note}", "know your data set") for note in cell.prompts.notes
         ]
@@ -107,6 +121,34 @@ def _server(plan: Plan, manifest: Manifest | None, records: Records) -> list[War
     if phantoms:
         message = f"{phantoms} answers began with a phantom step: the cache left one token of their prompt"
         found.append(Warning(Code.PHANTOM, message, "run without --no-cache-salt, or with prefix caching off"))
+    return found
+
+
+def _texts(plan: Plan, records: Sequence[RequestRecord]) -> list[Warning]:
+    """What the answers themselves show."""
+    found = []
+    answers = [r for r in records if r.status == "ok"]
+    looping = sum(signs.loops(r.text or r.reasoning_text or "") for r in answers)
+    if answers and looping / len(answers) > MANY_LOOPING:
+        message = f"{looping} of {len(answers)} answers end in a loop, which any drafter predicts well"
+        found.append(Warning(Code.LOOPING, message, "look at the texts; lower --max-tokens, or mend the sampling"))
+    if (silent := signs.silence(records)) is not None:
+        where = f"prompts of {silent.prompt_tokens} tokens and more ({silent.prompts})" if silent.prompts else ""
+        half = f"the later part of {silent.answers} answers" if silent.answers else ""
+        message = f"not one draft was accepted in {' and '.join(filter(None, (where, half)))}"
+        found.append(Warning(Code.DRAFTER_CONTEXT, message, "is the drafter's context shorter than the target's?"))
+    for cell in plan.cells:
+        mine = [r for r in answers if r.cell_id == cell.cell_id]
+        if not mine or cell.sampling.thinking is None:
+            continue
+        seen = any(r.reasoned for r in mine)
+        if cell.sampling.thinking and not seen:
+            message = f"{cell.cell_id}: thinking was asked for, no answer shows any"
+            remedy = "start the server with its reasoning parser; a template may know no switch"
+            found.append(Warning(Code.NO_THINKING, message, remedy))
+        elif seen and not cell.sampling.thinking:
+            message = f"{cell.cell_id}: thinking was switched off, yet answers carry reasoning"
+            found.append(Warning(Code.UNASKED_THINKING, message, "the chat template ignores enable_thinking"))
     return found
 
 
@@ -203,9 +245,9 @@ def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: 
         message = f"requests differ in k: {', '.join(map(str, sorted(ks)))}"
         found.append(Warning(Code.MIXED_K, message, "give --k, the draft tokens a step"))
     if manifest is not None and manifest.reconciliation.status == "differs":
-        found.append(
-            Warning(Code.UNRECONCILED, str(manifest.reconciliation.reason), "run again on a server of your own")
-        )
+        reason = str(manifest.reconciliation.reason)
+        code = Code.FOREIGN_TRAFFIC if FOREIGN in reason else Code.UNRECONCILED
+        found.append(Warning(code, reason, "run again on a server of your own"))
     lag = max((s.loop_lag_p99_ms or 0.0 for s in manifest.sessions), default=0.0) if manifest else 0.0
     if lag > SLOW_LOOP_MS:
         message = f"the client's event loop was late by {lag:.0f} ms (p99): times to first token are only as exact"

@@ -9,6 +9,9 @@ from spec_eval.engines.scrape import CounterReset, Totals, added, delta, parse
 from spec_eval.records import RequestRecord
 from spec_eval.store import Reconciliation, SessionEnd
 
+# The likely cause where nothing else explains a server that counted more.
+FOREIGN = "foreign traffic on the server"
+
 
 def request_totals(records: Sequence[RequestRecord]) -> Totals | None:
     """Sums over the measured requests; None where one has no histogram or no exact draft count."""
@@ -139,4 +142,4 @@ def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], a
         )
         if count
     ]
-    return f"{gap}: likely {', '.join(causes) if causes else 'foreign traffic on the server'}"
+    return f"{gap}: likely {', '.join(causes) if causes else FOREIGN}"

@@ -103,6 +103,11 @@ class RequestRecord:
         oversized = (self.failure_reason or "").startswith(OVERSIZED)
         return self.status == "ok" or (self.status == "not_sent" and oversized)
 
+    @property
+    def reasoned(self) -> bool:
+        """Whether the answer carries reasoning, as text or as a count."""
+        return bool(self.reasoning_text or self.reasoning_tokens)
+
     def to_json(self) -> dict[str, Any]:
         """Plain types, `schema_version` first."""
         row = asdict(self)

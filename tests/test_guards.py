@@ -6,8 +6,10 @@ import pytest
 
 from spec_eval import acceptance, guards
 from spec_eval.guards import Code, run_warnings, shortfall
+from spec_eval.reconcile import FOREIGN
 from spec_eval.records import RequestRecord
 from spec_eval.store import Plan, Reconciliation, Records, Target
+from spec_eval.suite import Sampling
 from tests.factories import answered, cell, failed, from_histogram, manifest, not_sent, plan, session_end
 
 COUNTERS = from_histogram((1, 1, 1))
@@ -223,3 +225,60 @@ def test_shortfall_pools_cells_and_starts_above_its_bounds(
     else:
         assert got is not None
         assert words in got
+
+
+LOOP = "again and again and " * 10
+
+
+@pytest.mark.parametrize(("looping", "warned"), [(2, False), (3, True)])
+def test_more_than_two_in_a_hundred_answers_that_loop(looping: int, warned: bool) -> None:
+    records = [replace(r, text=LOOP) if i < looping else r for i, r in enumerate(many(100))]
+    found = given(records)
+    assert [w.code for w in found] == [Code.LOOPING] * warned
+    if warned:
+        assert "3 of 100 answers" in found[0].message
+
+
+def test_a_loop_in_the_reasoning_of_an_answer_without_text_counts() -> None:
+    records = [replace(r, text=None, reasoning_text=LOOP) for r in many(80)]
+    assert only(given(records), Code.LOOPING).message.startswith("80 of 80")
+
+
+def test_a_drafter_beyond_its_context_is_told_with_the_length() -> None:
+    records = [replace(r, prompt_tokens=100 + i) for i, r in enumerate(many(80))]
+    silent = from_histogram((30, 0, 0))
+    records += [answered(silent, prompt_id=f"l{i}", prompt_tokens=9000 + i) for i in range(4)]
+    warning = only(given(records), Code.DRAFTER_CONTEXT)
+    assert "prompts of 9000 tokens and more (4)" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "reasoning", "code"),
+    [
+        (True, "", Code.NO_THINKING),
+        (False, "hm", Code.UNASKED_THINKING),
+        (True, "hm", None),
+        (False, "", None),
+        (None, "hm", None),
+    ],
+)
+def test_thinking_that_is_not_as_asked(asked: bool | None, reasoning: str, code: Code | None) -> None:
+    records = [replace(r, reasoning_text=reasoning) for r in many(80)]
+    units = [(r.prompt_id, r.category, 1) for r in records]
+    of = plan(cell(units, sampling=Sampling(temperature=0.0, max_tokens=8, thinking=asked)))
+    assert [w.code for w in given(records, of=of)] == ([] if code is None else [code])
+
+
+def test_prompts_of_one_text_are_named() -> None:
+    records = many(80)
+    one = cell([(r.prompt_id, r.category, 1) for r in records])
+    prompts = one.prompts.model_copy(update={"duplicates": ("p7", "p9")})
+    warning = only(given(records, of=plan(one.model_copy(update={"prompts": prompts}))), Code.DUPLICATES)
+    assert "2 prompts" in warning.message
+    assert "p7, p9" in warning.message
+
+
+def test_foreign_traffic_has_a_code_of_its_own() -> None:
+    reason = f"the server counted 9 steps and 9 accepted, the requests 8 and 8: likely {FOREIGN}"
+    differs = Reconciliation(status="differs", reason=reason)
+    assert only(given(many(80), reconciliation=differs), Code.FOREIGN_TRAFFIC).message == reason

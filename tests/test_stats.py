@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spec_eval.stats import Estimate, ratio
+from spec_eval.stats import Estimate, change, ratio, ratios, value, values
 
 Floats = npt.NDArray[np.float64]
 
@@ -141,3 +141,96 @@ def test_interval_covers_the_truth_where_a_step_wise_one_does_not(n: int, least:
         covered_by_steps += abs(estimate.value - truth) <= 1.96 * float(np.sqrt(variance / x.sum()))
     assert covered / runs >= least
     assert covered_by_steps / runs < 0.60
+
+
+def test_columns_are_ratios_of_their_own() -> None:
+    y = np.array([[0.0, 1.0], [1.0, 1.0]] * 10)
+    coin, whole = ratios(y, [1.0] * 20)
+    assert (coin.value, whole.value) == (0.5, 1.0)
+    assert coin.high == pytest.approx(0.5 + 0.240086, abs=1e-6)  # the twenty coin flips above
+    assert (whole.low, whole.high) == (1.0, 1.0)
+    assert ratios(y, [0.0] * 20) == ()
+
+
+def test_value_and_values_pass_gaps_on() -> None:
+    one = Estimate(1.5, None, None, 3)
+    assert (value(one), value(None)) == (1.5, None)
+    assert (values([one, one]), values(None)) == ((1.5, 1.5), None)
+
+
+# R_a = 1.5 with u_a = -+1/2, R_b = 2 with u_b = 0, twenty pairs: sd of the differences is 0.5 sqrt(20/19).
+BEFORE, AFTER, ONES = [1, 2] * 10, [2, 2] * 10, [1] * 20
+
+
+def test_difference_of_two_ratios_by_hand() -> None:
+    got = change((BEFORE, ONES), (AFTER, ONES), log=False)
+    assert got is not None
+    assert (got.value, got.n, got.correlation) == (0.5, 20, None)
+    assert got.se == pytest.approx(0.114708, abs=1e-6)
+    # t(19) at 98%, one-sided, is 2.204701.
+    assert got.low(0.98) == pytest.approx(0.5 - 2.204701 * 0.114708, abs=1e-5)
+    assert got.high(0.98) == pytest.approx(0.5 + 2.204701 * 0.114708, abs=1e-5)
+
+
+def test_logarithm_of_two_ratios_by_hand() -> None:
+    # Each u is divided by its ratio: -+1/3, so SE = sqrt(20/19) / 3 / sqrt(20) = 0.0764719; ln(4/3) = 0.2876821.
+    got = change((BEFORE, ONES), (AFTER, ONES), log=True)
+    assert got is not None
+    assert got.value == pytest.approx(0.2876821, abs=1e-7)
+    assert got.se == pytest.approx(0.0764719, abs=1e-7)
+
+
+def test_pairs_that_move_together_show_a_change_exactly() -> None:
+    got = change((BEFORE, ONES), ([2, 4] * 10, ONES), log=True)
+    assert got is not None
+    assert got.value == pytest.approx(0.6931472, abs=1e-7)
+    assert got.se == pytest.approx(0.0, abs=1e-15)
+    assert got.correlation == pytest.approx(1.0)
+
+
+def test_same_data_twice_has_no_change_at_all() -> None:
+    got = change((BEFORE, ONES), (BEFORE, ONES), log=True)
+    assert got is not None
+    assert (got.value, got.se, got.low(0.98), got.high(0.98)) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_opposite_pairs_are_told_by_their_correlation() -> None:
+    got = change((BEFORE, ONES), ([2, 1] * 10, ONES), log=False)
+    assert got is not None
+    assert got.value == 0.0
+    assert got.correlation == pytest.approx(-1.0)
+
+
+def test_pairs_without_a_step_in_either_run_are_left_out() -> None:
+    with_empty = change(([*BEFORE, 0], [*ONES, 0]), ([*AFTER, 0], [*ONES, 0]), log=True)
+    assert with_empty == change((BEFORE, ONES), (AFTER, ONES), log=True)
+    assert with_empty is not None
+    assert with_empty.n == 20
+
+
+def test_a_single_pair_has_a_value_without_an_error() -> None:
+    got = change(([3], [2]), ([4], [2]), log=False)
+    assert got is not None
+    assert (got.value, got.se, got.n, got.low(0.98), got.high(0.98)) == (0.5, None, 1, None, None)
+
+
+def test_no_change_where_a_run_took_no_step_or_a_logarithm_does_not_exist() -> None:
+    assert change(([0, 0], [0, 0]), ([1, 1], [1, 1]), log=False) is None
+    assert change(([], []), ([], []), log=False) is None
+    assert change(([0, 0], [1, 1]), ([1, 1], [1, 1]), log=True) is None
+
+
+def test_error_of_a_change_agrees_with_resampled_pairs() -> None:
+    rng = np.random.default_rng(20300103)
+    ya, xa, p = clusters(rng, 160)
+    xb = xa
+    yb = rng.binomial((4 * xb).astype(np.int64), np.clip(p * 0.95, 0, 1)).astype(np.float64)
+    got = change((ya + xa, xa), (yb + xb, xb), log=True)
+    assert got is not None
+    rows = rng.integers(0, 160, (4000, 160))
+    lengths = [1 + y[rows].sum(axis=1) / x[rows].sum(axis=1) for y, x in ((ya, xa), (yb, xb))]
+    drawn = np.log(lengths[1] / lengths[0])
+    assert got.se is not None
+    assert got.se == pytest.approx(float(drawn.std(ddof=1)), rel=0.08)
+    unpaired = float(np.hypot(np.log(lengths[0]).std(ddof=1), np.log(lengths[1]).std(ddof=1)))
+    assert got.se < unpaired / 3  # the same prompts, nearly the same drafter: pairing is what shows a small loss

@@ -41,6 +41,11 @@ class Conversation:
         text = json.dumps([self.prompt_id, self.category, self.subcategory, self.turns], ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def text_sha256(self) -> str:
+        """Of what is sent alone: equal for two prompts that ask the same under different names."""
+        return hashlib.sha256(json.dumps(self.turns, ensure_ascii=True).encode()).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class PromptEntry:
@@ -50,6 +55,7 @@ class PromptEntry:
     category: str
     turns: int
     sha256: str
+    text_sha256: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,17 @@ class PromptSet:
         if chosen:
             raise PromptsChanged(f"{self.source}: prompt {next(iter(chosen))!r} is gone since it was indexed")
 
+    @property
+    def duplicates(self) -> tuple[str, ...]:
+        """Names of the chosen prompts that ask what one before them asks."""
+        seen: set[str] = set()
+        doubled = []
+        for entry in self.entries:
+            if entry.text_sha256 in seen:
+                doubled.append(entry.prompt_id)
+            seen.add(entry.text_sha256)
+        return tuple(doubled)
+
     def selected(self, categories: Sequence[str], first: int | None) -> "PromptSet":
         """Those of `categories` (all where none is named), and of each the first so many."""
         seen: Counter[str] = Counter()
@@ -123,7 +140,7 @@ class PromptSet:
 
 def index(conversations: Iterable[Conversation]) -> tuple[PromptEntry, ...]:
     """The entries of `conversations`, one pass, texts dropped."""
-    return tuple(PromptEntry(c.prompt_id, c.category, len(c.turns), c.sha256) for c in conversations)
+    return tuple(PromptEntry(c.prompt_id, c.category, len(c.turns), c.sha256, c.text_sha256) for c in conversations)
 
 
 def index_sha256(entries: Iterable[PromptEntry]) -> str:

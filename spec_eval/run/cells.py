@@ -153,6 +153,7 @@ def _cell(
             sha256=chosen.sha256,
             rows=whole.rows,
             units=tuple((entry.prompt_id, entry.category, entry.turns) for entry in chosen.entries),
+            duplicates=chosen.duplicates,
             notes=chosen.notes,
             standin=whole.standin,
             preparation=whole.preparation,

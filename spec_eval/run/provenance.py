@@ -112,4 +112,4 @@ def thinking_seen(records: Sequence[RequestRecord]) -> bool | None:
     answered = [r for r in records if r.status == "ok"]
     if not answered:
         return None
-    return any(r.reasoning_text or r.reasoning_tokens for r in answered)
+    return any(r.reasoned for r in answered)

@@ -29,7 +29,10 @@ class Stored(BaseModel):
 
 
 class PromptRef(Stored):
-    """Which prompts: where they came from, their hash (before any limit), and the chosen ones with their turns."""
+    """Which prompts: where they came from, their hash (before any limit), and the chosen ones with their turns.
+
+    duplicates: chosen prompts whose every turn another one before them has too.
+    """
 
     source: str
     revision: str | None
@@ -37,6 +40,7 @@ class PromptRef(Stored):
     sha256: str | None
     rows: int
     units: tuple[tuple[str, str, int], ...]
+    duplicates: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     standin: bool = False
     preparation: dict[str, Any] | None = None

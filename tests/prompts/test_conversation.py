@@ -160,3 +160,16 @@ def test_selection_is_the_first_of_each_category_in_row_order(
     assert ids(chosen) == expected
     assert [c.prompt_id for c in chosen] == expected
     assert (chosen.sha256, chosen.rows) == (whole.sha256, 7)
+
+
+def test_prompts_that_ask_the_same_are_duplicates_of_the_first_one() -> None:
+    rows = [
+        conversation("a", "qa", "Why?", "And then?"),
+        conversation("b", "qa", "Why?"),  # one turn less is another conversation
+        conversation("c", "writing", "Why?", "And then?"),
+        conversation("d", "qa", "why?"),
+        conversation("e", "qa", "Why?", "And then?"),
+    ]
+    chosen = prompt_set(rows)
+    assert chosen.duplicates == ("c", "e")
+    assert chosen.only(["b", "c", "d"]).duplicates == ()
