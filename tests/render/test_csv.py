@@ -79,3 +79,14 @@ def test_runs_of_different_k_share_one_header(tmp_path: Path) -> None:
     assert [row["run_id"] for row in got] == ["short", "short", "long", "long"]
     assert [row["position_3"] for row in got][:2] == ["", ""]
     assert [float(row["position_3"]) for row in got[2:]] == [1.0, 1.0]
+
+
+def test_every_figure_has_its_interval_beside_it(tmp_path: Path) -> None:
+    units = [(f"p{i}", "qa", 1) for i in range(20)]
+    flips = [answered(from_histogram((1 - i % 2, i % 2)), prompt_id=f"p{i}", category="qa") for i in range(20)]
+    overall = lines(tmp_path, units, flips)[-1]
+    for name in ("acceptance_rate", "position_1"):
+        # Twenty coin flips: 0.5 ± 0.240086.
+        assert float(overall[name]) == 0.5
+        assert abs(float(overall[f"{name}_low"]) - 0.259914) < 1e-6
+        assert abs(float(overall[f"{name}_high"]) - 0.740086) < 1e-6

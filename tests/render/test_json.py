@@ -195,3 +195,34 @@ def test_text_from_outside_stays_a_string(tmp_path: Path) -> None:
     got = document(tmp_path, plan(cell([("a", name, 1)])), (answered(None, prompt_id="a", category=name),))
     assert got["schema_version"] == 1
     assert got["rows"][0]["category"] == name
+
+
+def test_rate_and_positions_keep_their_numbers_and_have_intervals_beside_them(tmp_path: Path) -> None:
+    # Twenty conversations of one step with k = 1: the rate and position 1 are twenty coin flips, 0.5 ± 0.240086.
+    units = [(f"p{i}", "qa", 1) for i in range(20)]
+    records = tuple(answered(from_histogram((1 - i % 2, i % 2)), prompt_id=f"p{i}", category="qa") for i in range(20))
+    got = document(tmp_path, plan(cell(units)), records)["overall"]
+    interval = {"low": pytest.approx(0.259914, abs=1e-6), "high": pytest.approx(0.740086, abs=1e-6)}
+    assert (got["acceptance_rate"], got["positions"], got["positions_request_mean"]) == (0.5, [0.5], [0.5])
+    assert got["acceptance_rate_interval"] == interval
+    assert got["positions_interval"] == [interval]
+    assert got["positions_request_mean_interval"] == [interval]
+
+
+def test_repeats_macro_mean_and_shorter_drafts_stand_under_names_of_their_own(tmp_path: Path) -> None:
+    # Every step accepts its one draft: each repeat, each row and the mean of rows have AL 2.
+    of = plan(cell([("a", "one", 1), ("b", "two", 1)], repeats=2))
+    records = [
+        *(answered(from_histogram((0, 5)), prompt_id="a", category="one", repeat=i) for i in range(2)),
+        *(answered(from_histogram((0, 1)), prompt_id="b", category="two", repeat=i) for i in range(2)),
+    ]
+    got = document(tmp_path, of, tuple(records))
+    spread = {"mean": 2.0, "low": 2.0, "high": 2.0}
+    assert got["overall"]["mean_of_repeats"]["number"] == 2
+    assert got["overall"]["mean_of_repeats"]["acceptance_length"] == spread
+    assert got["runs"][0]["macro_mean"] == {"rows": 2, "acceptance_length": 2.0}
+    assert got["overall"]["shorter_drafts"] is None  # k is 1
+    longer = document(tmp_path / "k2", PLAN, (answered(from_histogram((1, 1, 2)), prompt_id="e1", category="easy"),))
+    assert longer["overall"]["shorter_drafts"] == [{"k": 1, "acceptance_length": 1.75, "acceptance_rate": 0.75}]
+    assert longer["overall"]["mean_of_repeats"] is None
+    assert longer["runs"][0]["macro_mean"] is None  # two of its rows have no figure
