@@ -112,11 +112,10 @@ def _server(plan: Plan, manifest: Manifest | None, records: Records) -> list[War
     if not plan.cold_cache:
         message = "answers may have come from a warm prefix cache"
         found.append(Warning(Code.WARM_CACHE, message, "run without --no-cache-salt"))
-    # A hit that leaves one prompt token is padded with k placeholder drafts (vLLM), none of them accepted.
     phantoms = sum(
         r.prompt_tokens is not None and r.cached_tokens is not None and r.prompt_tokens - r.cached_tokens == 1
         for r in records.records
-        if r.status == "ok" and plan.target.engine == "vllm"
+        if r.status == "ok" and engines.find(plan.target.engine).pads_cache_hits
     )
     if phantoms:
         message = f"{phantoms} answers began with a phantom step: the cache left one token of their prompt"

@@ -85,6 +85,10 @@ class Engine(Protocol):
         """Whether a request can keep old prefixes out of its answer."""
 
     @property
+    def pads_cache_hits(self) -> bool:
+        """Whether a prefix-cache hit that leaves one prompt token adds a step of k placeholder drafts."""
+
+    @property
     def metrics_path(self) -> str:
         """Where its Prometheus text is."""
 
@@ -135,6 +139,7 @@ class Adapter:
     by_request: bool = True
     nominal_drafted: bool = False
     cools_cache: bool = True
+    pads_cache_hits: bool = False
     metrics_path: str = "/metrics"
     no_totals: str | None = None
     reserves_answer: bool = True

@@ -20,6 +20,7 @@ class Vllm(Adapter):
 
     name: str = "vllm"
     tells_k: bool = True
+    pads_cache_hits: bool = True
     metrics_prefix: str = "vllm:"
     remedy: str = (
         "start vLLM with --speculative-config and with --per-request-spec-decode-metrics summary (or detailed)"
