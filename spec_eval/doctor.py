@@ -31,7 +31,7 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
     Cheap on purpose: a run without counters should end here, not after the data set was sent.
     """
     identity = engine.identify(endpoint)
-    name = _model_name(identity, model, endpoint)
+    name = model_name(identity, model, endpoint)
     if not engine.by_request:
         _require_totals(endpoint, engine)
     known = k if k is not None else identity.k
@@ -84,7 +84,8 @@ def _where_it_fails(endpoint: Endpoint, engine: Engine) -> str:
     return ", though it does draft" if drafts else ", and it shows no sign of drafting"
 
 
-def _model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> str:
+def model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> str:
+    """The model to ask for; EnvironmentFault where it is not served, or where several are and none was named."""
     served = ", ".join(identity.models)
     if wanted is None:
         if len(identity.models) != 1:

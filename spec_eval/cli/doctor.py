@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spec_eval.errors import CheckFailed, EnvironmentFault
+from spec_eval.errors import CheckFailed
 
 
 class Format(StrEnum):
@@ -28,24 +28,32 @@ def doctor(
     form: Annotated[Format, typer.Option("--format")] = Format.TEXT,
     api_key_env: Annotated[str, typer.Option(help="environment variable with the server's key")] = "OPENAI_API_KEY",
 ) -> None:
-    """Ask a server, with one real request, whether a run against it would measure anything."""
+    """Ask a server, in five requests, whether a run against it would measure anything."""
     import json
     from dataclasses import asdict
 
     from spec_eval import engines
-    from spec_eval.doctor import probe
     from spec_eval.engines.endpoint import Endpoint, key_from_environment
+    from spec_eval.examination import Status, examine
+    from spec_eval.render.words import printable
 
     adapter = engines.find(engine)
     endpoint = Endpoint.at(base_url, key_from_environment(api_key_env))
-    try:
-        found = probe(endpoint, adapter, model=model, k=k)
-    except EnvironmentFault as fault:
-        raise CheckFailed(str(fault)) from fault
-    counters = "handed over" if adapter.by_request else "server-wide only"
-    facts = {"engine": engine, "model": found.model, "counters": counters, **asdict(found.identity)}
+    found = examine(endpoint, adapter, model=model, k=k)
+    about = asdict(found.identity) if found.identity else {}
+    facts = {"engine": engine, "model": found.model, **about, "k": found.k}
     if form is Format.JSON:
-        print(json.dumps(facts, indent=2))
-        return
-    for name, value in facts.items():
-        print(f"{name.replace('_', ' ')}: {'not known' if value is None else value}")
+        findings = [asdict(finding) for finding in found.findings]
+        print(json.dumps({**facts, "status": found.status, "findings": findings}, indent=2))
+    else:
+        for name, value in facts.items():
+            print(printable(f"{name.replace('_', ' ')}: {'not known' if value is None else value}"))
+        for finding in found.findings:
+            remedy = f"; {finding.remedy}" if finding.remedy and finding.status is not Status.PASS else ""
+            print(printable(f"{finding.status.upper()}  {finding.check}: {finding.message}{remedy}"))
+    failed = [finding for finding in found.findings if finding.status is Status.FAIL]
+    if failed:
+        raise CheckFailed(
+            f"{endpoint.base_url}: {'; '.join(f'{f.check}: {f.message}' for f in failed)}"
+            + (f"; {failed[0].remedy}" if failed[0].remedy else "")
+        )

@@ -88,7 +88,13 @@ class Endpoint:
 
     def get_json(self, path: str) -> Any:
         """The parsed body; EnvironmentFault names what came instead."""
-        reply = self.get(path)
+        return self._parsed(path, self.get(path))
+
+    def post_json(self, path: str, body: dict[str, Any], timeout_s: float = TIMEOUT_S) -> Any:
+        """The parsed answer to a POST; EnvironmentFault names what came instead."""
+        return self._parsed(path, self._ask(path, json.dumps(body).encode(), timeout_s))
+
+    def _parsed(self, path: str, reply: Reply) -> Any:
         if reply.status in (401, 403):
             raise EnvironmentFault(
                 f"{self.root}{path}: key refused (http {reply.status}); "

@@ -29,15 +29,28 @@ def test_findings_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         code, out, _ = examined("--base-url", server.root, "--format", "json", capsys=capsys)
     found = json.loads(out)
     assert code == 0
-    assert (found["engine"], found["model"], found["k"]) == ("llamacpp", "tiny", None)
+    assert (found["engine"], found["model"], found["k"], found["status"]) == ("llamacpp", "tiny", None, "warn")
+    by_name = {finding["check"]: finding["status"] for finding in found["findings"]}
+    assert by_name["counters, streamed"] == by_name["server's totals"] == "pass"
+    assert by_name["draft length"] == "warn"
 
 
 def test_a_server_without_counters_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     with LlamaCppServer(lambda _: Reply(timings=False)) as server:
         code, out, err = examined("--base-url", server.root, capsys=capsys)
-    assert (code, out) == (1, "")
+    assert code == 1
+    assert "FAIL  counters, streamed: none: no timings in the answer; llama.cpp hands" in out
     assert len(err.splitlines()) == 1
-    assert "no counters" in err
+    assert "counters, streamed: none" in err
+
+
+def test_a_disagreeing_k_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    with LlamaCppServer() as server:
+        code, out, err = examined("--base-url", server.root, "--k", "2", capsys=capsys)
+    # Its steps draft four tokens.
+    assert code == 1
+    assert "FAIL  counters, streamed: they contradict themselves: drafted > k x steps" in out
+    assert "check --engine and --k" in err
 
 
 def test_nobody_there_fails_the_check(capsys: pytest.CaptureFixture[str]) -> None:

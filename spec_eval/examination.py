@@ -1,0 +1,281 @@
+"""The whole examination of a server: at most five requests, each finding with its remedy.
+
+It asks through the driver that runs use, so what it finds is what a run would find.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from spec_eval.doctor import model_name
+from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.drivers.chat import Timeouts, open_client, sampling_body
+from spec_eval.drivers.conversations import Job, drive
+from spec_eval.engines import Engine
+from spec_eval.engines.base import Identity, Reading
+from spec_eval.engines.endpoint import Endpoint
+from spec_eval.errors import EnvironmentFault, SpecEvalError
+from spec_eval.prompts import Conversation
+from spec_eval.reconcile import reconcile
+from spec_eval.records import RequestRecord, breach
+from spec_eval.store import Reconciliation
+from spec_eval.suite import Sampling
+
+# Words that come again, since n-gram drafters propose from what was said before; and enough of them to fill a block of
+# a prefix cache (vLLM's have 16 tokens, those of its CPU build 128).
+_COUNT = "one two three four five six seven eight nine ten"
+_PROMPT = f"Say it once more: {', '.join([_COUNT] * 16)}, one two three"
+_SAMPLING = Sampling(temperature=0.0, max_tokens=48)
+_TIMEOUTS = Timeouts(connect=10.0, first_token=45.0, between_chunks=30.0)
+_WHOLE_TIMEOUT_S = 45.0
+_SETTLE_S = 3.0
+
+
+class Status(StrEnum):
+    """Of one finding. Only a failed one keeps a run from measuring."""
+
+    PASS = "pass"  # noqa: S105 # a verdict, not a password
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, how it stands, and what to do about it."""
+
+    check: str
+    status: Status
+    message: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Of one server; identity and model are null where nobody was there to ask."""
+
+    identity: Identity | None
+    model: str | None
+    k: int | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def status(self) -> Status:
+        """The worst of the findings."""
+        found = {finding.status for finding in self.findings}
+        return Status.FAIL if Status.FAIL in found else Status.WARN if Status.WARN in found else Status.PASS
+
+
+@dataclass
+class _Subject:
+    """The server, and what is known of it so far."""
+
+    endpoint: Endpoint
+    engine: Engine
+    identity: Identity
+    model: str
+    k: int | None
+    answers: dict[str, RequestRecord] = field(default_factory=dict)
+
+    def ask(self, name: str, *, thinking: bool | None = None, cold_cache: bool = True) -> RequestRecord:
+        """One streamed answer."""
+        sampling = _SAMPLING.model_copy(update={"thinking": thinking})
+        self.answers[name] = asyncio.run(self._ask(sampling, cold_cache))
+        return self.answers[name]
+
+    async def _ask(self, sampling: Sampling, cold_cache: bool) -> RequestRecord:
+        conversation = Conversation("doctor", "doctor", None, (({"role": "user", "content": _PROMPT},),))
+        job = Job(
+            cell_id="doctor",
+            dataset="doctor",
+            model=self.model,
+            sampling=sampling,
+            concurrency=1,
+            repeats=1,
+            seed=0,
+            conversations=lambda: iter((conversation,)),
+        )
+        kept: list[RequestRecord] = []
+        async with open_client(
+            self.endpoint,
+            self.engine,
+            k=self.k,
+            concurrency=1,
+            timeouts=_TIMEOUTS,
+            nominal_drafts=bool(self.identity.adaptive),
+            cold_cache=cold_cache,
+            chain=not self.identity.tree,
+        ) as client:
+            await drive(job, client, kept.append)
+        return kept[0]
+
+    def whole(self) -> Reading | str:
+        """Counters of an answer that is not streamed, or why it cannot be used."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": _PROMPT}],
+            "stream": False,
+            **sampling_body(_SAMPLING, seed=0),
+            **self.engine.extra_body(cold_cache=False),  # so that the last request has a prefix to find
+        }
+        answer = Answer(self.engine.reader(self.k, nominal_drafts=bool(self.identity.adaptive)))
+        try:
+            answer.whole_object(self.endpoint.post_json("/v1/chat/completions", body, timeout_s=_WHOLE_TIMEOUT_S))
+        except (AnswerError, EnvironmentFault) as error:
+            return str(error)
+        return answer.reader.reading()
+
+
+def examine(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None) -> Examination:
+    """Ask everything that a run's figures depend on; what cannot be reached ends it early."""
+    try:
+        identity = engine.identify(endpoint)
+        name = model_name(identity, model, endpoint)
+    except EnvironmentFault as fault:
+        return Examination(None, None, k, (Finding("server", Status.FAIL, *_parted(fault)),))
+    subject = _Subject(endpoint, engine, identity, name, k if k is not None else identity.k)
+    found = [Finding("server", Status.PASS, f"{engine.name} {identity.version or 'of unknown version'} serves {name}")]
+    before = endpoint.metrics(engine.metrics_path)
+    first = subject.ask("plain")
+    if first.status != "ok":
+        found.append(Finding("answers", Status.FAIL, str(first.failure_reason), "mend the server first"))
+        return Examination(identity, name, subject.k, tuple(found))
+    found.append(Finding("answers", Status.PASS, f"streamed, {first.completion_tokens} tokens by the server's count"))
+    agreement = _agreement(subject, before, first)
+    found += _counters(subject, first)
+    found += _k(subject, k, first)
+    found += [*_kind(identity), *_thinking(subject), *_cache(subject, first), agreement]
+    return Examination(identity, name, subject.k, tuple(found))
+
+
+def _parted(fault: SpecEvalError) -> tuple[str, str | None]:
+    """(what and where, the remedy) of a message that has both."""
+    message, _, remedy = str(fault).rpartition("; ")
+    return (message, remedy) if message else (remedy, None)
+
+
+def _counters(subject: _Subject, first: RequestRecord) -> Iterator[Finding]:
+    engine = subject.engine
+    if not engine.by_request:
+        yield Finding("counters, streamed", Status.WARN, "server-wide only: totals of a run, in one row", engine.remedy)
+        return
+    if first.counters is None:
+        yield Finding("counters, streamed", Status.FAIL, f"none: {first.no_counters_reason}", engine.remedy)
+    else:
+        yield _judged("counters, streamed", first, subject)
+    whole = subject.whole()
+    if isinstance(whole, str):
+        yield Finding("counters, not streamed", Status.WARN, whole, "runs stream, and are not affected")
+    elif whole.counters is None:
+        why = f"none: {whole.reason}; runs stream, and are not affected"
+        yield Finding("counters, not streamed", Status.PASS if first.counters else Status.FAIL, why, None)
+    else:
+        as_record = replace(first, counters=whole.counters, completion_tokens=None)
+        yield _judged("counters, not streamed", as_record, subject)
+
+
+def _judged(check: str, record: RequestRecord, subject: _Subject) -> Finding:
+    counters = record.counters
+    assert counters is not None
+    if broken := breach(counters, record.completion_tokens):
+        return Finding(check, Status.FAIL, f"they contradict themselves: {broken}", "check --engine and --k")
+    if counters.source == "inferred":
+        message = "inferred from an average of tokens an iteration, not counted"
+        return Finding(check, Status.WARN, message, subject.engine.remedy)
+    if not counters.steps:
+        message = "no verification step in a whole answer: the server does not draft, or found nothing to draft"
+        return Finding(check, Status.WARN, message, subject.engine.remedy)
+    drafted = "unknown" if counters.drafted is None else counters.drafted
+    return Finding(
+        check, Status.PASS, f"{counters.steps} steps, {drafted} drafted, {counters.accepted} accepted; identities hold"
+    )
+
+
+def _k(subject: _Subject, expected: int | None, first: RequestRecord) -> Iterator[Finding]:
+    identity, counters = subject.identity, first.counters
+    told = counters.k if counters and counters.steps and subject.engine.tells_k else identity.k
+    flag = f" ({identity.k_flag})" if identity.k_flag else ""
+    if expected is not None and told is not None and told != expected:
+        message = f"the server drafts {told} tokens a step{flag}, not {expected}"
+        yield Finding("draft length", Status.FAIL, message, "mend --k, or restart the server")
+    elif told is not None:
+        yield Finding("draft length", Status.PASS, f"k = {told} draft tokens a step{flag}")
+    elif expected is not None:
+        yield Finding("draft length", Status.PASS, f"k = {expected} as you say; the server does not tell")
+    else:
+        yield Finding("draft length", Status.WARN, f"the server does not tell k{flag}", "give --k, in draft tokens")
+
+
+def _kind(identity: Identity) -> Iterator[Finding]:
+    if identity.speculative is False:
+        yield Finding("drafter", Status.FAIL, "the server does not draft", "start it with a drafter")
+    if identity.adaptive:
+        message = "adaptive verification: acceptance depends on load, drafted counts are nominal"
+        yield Finding("verification", Status.WARN, message, "compare only with runs of the same kind")
+    if identity.tree:
+        message = "drafts are trees, which have no chain positions"
+        yield Finding("verification", Status.WARN, message, "positions are left out")
+
+
+def _thinking(subject: _Subject) -> Iterator[Finding]:
+    on, off = subject.ask("on", thinking=True), subject.ask("off", thinking=False)
+    if failed := next((r for r in (on, off) if r.status != "ok"), None):
+        message = f"a request with enable_thinking failed: {failed.failure_reason}"
+        yield Finding("thinking switch", Status.WARN, message, "leave --thinking out for this server")
+    elif on.reasoned and not off.reasoned:
+        yield Finding("thinking switch", Status.PASS, "obeyed: reasoning seen with it on, none with it off")
+    elif off.reasoned:
+        message = f"ignored: reasoning seen with it off{'' if on.reasoned else ', none with it on'}"
+        yield Finding("thinking switch", Status.WARN, message, "the chat template has another switch, or none")
+    else:
+        message = "no reasoning seen, with it on or off"
+        remedy = "a target that thinks needs its reasoning parser; for any other this is right"
+        yield Finding("thinking switch", Status.WARN, message, remedy)
+
+
+def _cache(subject: _Subject, first: RequestRecord) -> Iterator[Finding]:
+    again = subject.ask("again", cold_cache=False)
+    check, cached, prompt = "prefix cache", again.cached_tokens, again.prompt_tokens
+    if again.status != "ok":
+        yield Finding(check, Status.WARN, f"a repeated request failed: {again.failure_reason}", "mend the server")
+    elif first.cached_tokens:
+        message = f"{first.cached_tokens} tokens came from the cache although the request asked for none"
+        yield Finding(check, Status.WARN, message, "switch prefix caching off in the server")
+    elif cached is None or prompt is None:
+        message = "the server does not tell cached tokens; requests of a run keep old prefixes out"
+        remedy = "vLLM: --enable-prompt-tokens-details, so that phantom steps are seen"
+        yield Finding(check, Status.WARN, message, remedy)
+    elif prompt - cached == 1 and subject.engine.pads_cache_hits:
+        message = "on: a repeated prompt leaves one token, which adds a phantom step; a run's requests keep it out"
+        yield Finding(check, Status.WARN, message, "never run with --no-cache-salt here")
+    elif cached:
+        yield Finding(check, Status.PASS, f"on ({cached} of {prompt} tokens); a run's requests keep it out")
+    else:
+        yield Finding(check, Status.PASS, "a repeated prompt came from no cache")
+
+
+def _agreement(subject: _Subject, before: str | None, first: RequestRecord) -> Finding:
+    """The server's own totals against one answer's; they may lag a moment behind it."""
+    deadline = time.monotonic() + _SETTLE_S
+    while True:
+        result = _reconciled(subject, before, first)
+        if result.status != "differs" or first.counters is None or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    check, reason = "server's totals", str(result.reason)
+    if result.status == "exact":
+        return Finding(check, Status.PASS, "steps, drafted, accepted and every position equal the answer's")
+    if result.status == "differs" and first.counters is None and result.server:
+        message = f"the server counted {result.server['steps']} steps for that answer, which does not tell of them"
+        return Finding(check, Status.WARN, message, "make it hand them over, as said above")
+    if result.status == "differs":
+        return Finding(check, Status.FAIL, reason, "keep other traffic off the server, then ask again")
+    message, _, remedy = reason.partition("; ")
+    return Finding(check, Status.WARN, f"not compared: {message}", remedy or None)
+
+
+def _reconciled(subject: _Subject, before: str | None, first: RequestRecord) -> Reconciliation:
+    after = subject.endpoint.metrics(subject.engine.metrics_path)
+    return reconcile(before, after, subject.engine, [first], aborted=0)
