@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from spec_eval.cli import doctor, imports, lists, prepare, report, run
+from spec_eval.cli import check_card, doctor, imports, lists, prepare, report, run
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ report.register(app)
 imports.register(app)
 prepare.register(app)
 doctor.register(app)
+check_card.register(app)
 lists.register(app)
 
 
