@@ -68,6 +68,8 @@ def check(path: Path) -> Card:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # Nobody sees a comment of a rendered card; its lines stay, so that others keep their numbers.
+    text = re.sub(r"<!--.*?-->", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
     tables = read_tables(text)
     if not any(table.rows for table in tables):
         raise NoVerdict(

@@ -206,7 +206,9 @@ def _as_printed(share: Printed) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    return f"{float(value):.4f}"
+    """At least four decimals, and as many as the bounds of a sum need."""
+    whole, _, decimals = f"{float(value):.7f}".partition(".")
+    return f"{whole}.{decimals.rstrip('0').ljust(4, '0')}"
 
 
 def _percent(value: Fraction) -> str:

@@ -63,9 +63,9 @@ class _Grid:
 
 
 def read_tables(text: str) -> list[Table]:
-    """Every table of acceptance figures, in the order of the text."""
+    """Every table of acceptance figures, in the order of the text; lines end with a line feed alone."""
     tables: list[Table] = []
-    for grid in _grids(re.split(r"\r\n|\r|\n", text)):
+    for grid in _grids(text.split("\n")):
         upright = _tables_of(grid)
         tables += upright or _tables_of(_turned(grid))
     return tables
@@ -177,8 +177,8 @@ def _table(line: int, heads: list[str], found: list[Column], body: Sequence[tupl
     groups = _groups(found)
     named = {column.index for column in found}
     free = [i for i in range(len(heads)) if i not in named]
-    before = [i for i in free if i < min(named)] or free[:1]
-    label_head = " / ".join(heads[i] for i in before if heads[i])
+    before = [i for i in free if i < min(named)]
+    label_head = " / ".join(heads[i] for i in before or free if heads[i])
     if groups is None:
         rows = tuple(Row(number, _label(cells, before, free), None, None, ()) for number, cells in body)
         return Table(line, 0, label_head, rows, "columns of one kind repeat in no plain order; split the table")
