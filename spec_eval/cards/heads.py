@@ -50,6 +50,7 @@ _POSITIONS = tuple(
         r"\bpos(?:itions?|n)?\b[ .#:@(\[]*(\d+)\b",
         r"\bpos(\d+)\b",
         r"^p[ .]?(\d+)$",
+        r" p(\d+)$",
         r"\baccept\w*[^0-9]*@ ?(\d+)\b",
         r"^accept\w*(?: rate)?[ #(\[]*(\d+)[)\]]?$",
         r"^(?:spec\w* )?(?:draft )?(?:token|draft) ?#?(\d+)\b",

@@ -79,6 +79,7 @@ def test_numbers_alone_are_positions_only_beside_a_length_or_a_rate() -> None:
     [
         ("Concurrency", "tok/s", "TTFT", "P50", "P90", "P99"),
         ("Quantile", "P1", "P50", "P99"),
+        ("Set", "TTFT P50", "TTFT P90"),
         ("Set", "AL std", "Δ AL", "AL gain", "AL 95% CI", "Max acceptance length"),
         ("Set", "Conditional pos 1", "Conditional pos 2"),
         ("Set", "Pos 1-4"),

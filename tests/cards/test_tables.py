@@ -143,6 +143,14 @@ def test_measurements_side_by_side() -> None:
     ]
 
 
+def test_positions_of_two_drafters_side_by_side() -> None:
+    table = only("Set\tOne AL\tOne P1\tOne P2\tTwo AL\tTwo P1\tTwo P2\na\t2.3\t80\t50\t2.4\t85\t55\n")
+    assert [(row.group, digits(row)) for row in table.rows] == [
+        ("One AL", ["2.3", None, "80", "50"]),
+        ("Two AL", ["2.4", None, "85", "55"]),
+    ]
+
+
 def test_columns_that_cannot_be_told_apart_are_refused() -> None:
     table = only("Set\tAL\tAL\tAcceptance rate\tAcceptance rate\na\t2\t3\t50%\t60%\n")
     assert table.refused is not None
