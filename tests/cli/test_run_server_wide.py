@@ -130,7 +130,8 @@ def test_doctor_is_content_with_totals(face: Callable[..., Shown]) -> None:
     with LlamaCppServer(lambda _: BARE) as server:
         code, out, err = face("doctor", "--engine", "scrape", "--base-url", server.url)
     assert (code, err) == (0, "")
-    assert "counters: server-wide only" in out.splitlines()
+    assert "PASS  server's totals: 3 steps counted for that answer" in out.splitlines()
+    assert "WARN  counters, streamed: server-wide only" in out
 
 
 def test_recorded_answers_have_no_totals(face: Callable[..., Shown], tmp_path: Path) -> None:
