@@ -31,8 +31,9 @@ class Row:
     """One line of a table: the requests of one cell, or of one category, turn or bin of it.
 
     title: of the cell. label: what the row stands for within it, or null. table: heading it goes under, or null.
-    grade: mean over the graded answers, or null. repeats: the mean of repeats where there are several.
-    shorter: what fewer drafts a step would have given, where k was fixed.
+    cell_id: of that cell; null for all cells together. grade: mean over the graded answers, or null.
+    repeats: the mean of repeats where there are several. shorter: what fewer drafts a step would have given, where k
+    was fixed.
     """
 
     run_id: str
@@ -48,6 +49,7 @@ class Row:
     standin: bool = False
     repeats: Repeats | None = None
     shorter: tuple[Shorter, ...] = ()
+    cell_id: str | None = None
 
     @property
     def partial(self) -> bool:
@@ -86,12 +88,8 @@ class RunReport:
 
     @property
     def macro(self) -> Macro | None:
-        """Over two rows or more; None where any of them has no figure."""
-        found = [row.figures.acceptance_length for row in self.rows]
-        values = [one.value for one in found if one is not None]
-        if len(values) < 2 or len(values) < len(found):
-            return None
-        return Macro(len(values), sum(values) / len(values))
+        """Over all rows."""
+        return macro(self.rows)
 
     @property
     def _in_one_row(self) -> bool:
@@ -111,6 +109,15 @@ class RunReport:
         if None in grouped and not self._in_one_row:
             grouped[None].append(self.overall)
         return list(grouped.items())
+
+
+def macro(rows: Sequence[Row]) -> Macro | None:
+    """Over two rows or more; None where any of them has no figure."""
+    found = [row.figures.acceptance_length for row in rows]
+    values = [one.value for one in found if one is not None]
+    if len(values) < 2 or len(values) < len(found):
+        return None
+    return Macro(len(values), sum(values) / len(values))
 
 
 def build(folder: RunFolder, by: By | None = None) -> RunReport:
@@ -275,4 +282,5 @@ def _row(
         standin=any(cell.prompts.standin for cell in cells),
         repeats=repeats.of(records, _only(c.repeats for c in cells) or 1),
         shorter=whatif.shorter(records),
+        cell_id=first.cell_id if single else None,
     )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spec_eval.errors import NoVerdict, RunNotWhole
+from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
 
 if TYPE_CHECKING:
+    from spec_eval.store import RunFolder
     from spec_eval.tables import RunReport
 
 
@@ -18,6 +19,14 @@ class Format(StrEnum):
     MD = "md"
     JSON = "json"
     CSV = "csv"
+
+
+class Style(StrEnum):
+    """Of a report in Markdown."""
+
+    FULL = "full"
+    DFLASH2 = "dflash2"
+    SPECULATORS = "speculators"
 
 
 class By(StrEnum):
@@ -39,6 +48,12 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN...")],
     form: Annotated[Format | None, typer.Option("--format", help="md on a file, a table on a terminal")] = None,
     by: Annotated[By | None, typer.Option(help="what a row stands for; as the suite lays it out if not given")] = None,
+    style: Annotated[
+        Style | None, typer.Option(help="of Markdown: all that is known, or tables in the manner of a model card")
+    ] = None,
+    hardware: Annotated[
+        str | None, typer.Option(help="what the server ran on, in your words, for Markdown", metavar="TEXT")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="file to write instead of standard output")
     ] = None,
@@ -48,14 +63,47 @@ def report(
     from spec_eval import tables
     from spec_eval.store import RunFolder
 
-    reports = [tables.build(RunFolder.open(path), by.value if by else None) for path in runs]
-    if form is None and output is None and _on_terminal():
+    if form in (Format.JSON, Format.CSV):
+        if style is not None:
+            raise UsageError(f"--style {style.value} is for Markdown, not for --format {form.value}; drop one of them")
+        if hardware is not None:
+            raise UsageError(f"--hardware is for Markdown, not for --format {form.value}; drop one of them")
+    card = None if style is Style.FULL else style
+    if card is not None and by not in (None, By.BIN, By.OFFICIAL_BIN):
+        raise UsageError(f"--style {style} lays its rows out as the suite does; drop --by {by}, or give --by bin")
+    folders = [RunFolder.open(path) for path in runs]
+    reports = [tables.build(folder, by.value if by and card is None else None) for folder in folders]
+    if card is not None:
+        _put(_card(card, folders, reports, by, hardware), output)
+    elif form is not None or output is not None or style is not None or hardware is not None or not _on_terminal():
+        _put(_rendered(form or Format.MD, reports, hardware), output)
+    else:
         from spec_eval.render import console
 
         console.show(reports, console.make())
-    else:
-        _put(_rendered(form or Format.MD, reports), output)
     _judge(runs, reports, partial)
+
+
+def _card(
+    style: Style, folders: list["RunFolder"], reports: list["RunReport"], by: By | None, hardware: str | None
+) -> str:
+    """The document of a card style; rows by prompt length where they are asked for, or where a card shows them."""
+    from spec_eval import tables
+    from spec_eval.render import facts
+    from spec_eval.render.styles import dflash2, speculators
+    from spec_eval.render.styles.document import Run
+
+    runs = []
+    for folder, one in zip(folders, reports, strict=True):
+        long = style is Style.SPECULATORS and any(facts.is_mrcr(one.plan, cell) for cell in one.plan.cells)
+        if by is None and not long:
+            runs.append(Run(one))
+            continue
+        bins = tables.build(folder, by.value if by else "bin")
+        runs.append(Run(one, bins, tables.build(folder, "dataset")))
+    if style is Style.DFLASH2:
+        return dflash2.render(runs, hardware)
+    return speculators.render(runs, hardware, all_bins=by is not None)
 
 
 def _judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
@@ -74,7 +122,7 @@ def _judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None
         raise NoVerdict("no verification step was measured, so there is no figure; see the requests table for why")
 
 
-def _rendered(form: Format, reports: list["RunReport"]) -> str:
+def _rendered(form: Format, reports: list["RunReport"], hardware: str | None) -> str:
     if form is Format.JSON:
         from spec_eval.render import json
 
@@ -85,7 +133,7 @@ def _rendered(form: Format, reports: list["RunReport"]) -> str:
         return csv.render(reports)
     from spec_eval.render import markdown
 
-    return markdown.render(reports)
+    return markdown.render(reports, hardware)
 
 
 def _on_terminal() -> bool:

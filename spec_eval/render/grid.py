@@ -1,10 +1,13 @@
 """A table as plain cells, for Markdown and the terminal alike."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from spec_eval import stats
-from spec_eval.acceptance import COUNTS
+from spec_eval import stats, tables
+from spec_eval.acceptance import COUNTS, Figures
 from spec_eval.render import words
+from spec_eval.repeats import Spread
+from spec_eval.stats import Estimate
 from spec_eval.tables import SERVER_WIDE, Row, RunReport
 
 Grid = tuple[list[str], list[list[str]]]
@@ -12,9 +15,8 @@ Grid = tuple[list[str], list[list[str]]]
 
 def grids(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
     """Acceptance, positions, and what became of the planned requests; a grid is (columns, rows)."""
-    names = [_name(row, report) for row in rows]
+    names = _names(rows, report)
     graded = any(row.grade is not None for row in rows)
-    k = max((row.figures.k or 0 for row in rows), default=0)
     acceptance = (
         ["", "AL", "95% interval", "AL per request", "rate", "steps", *(["grade"] if graded else [])],
         [
@@ -22,29 +24,52 @@ def grids(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
             for name, row in zip(names, rows, strict=True)
         ],
     )
-    positions = (
-        ["", *[f"pos {i}" for i in range(1, k + 1)]],
-        [[name, *_positions(row, k)] for name, row in zip(names, rows, strict=True)],
-    )
-    outcomes = (
-        ["requests", *(count.replace("_", " ") for count in COUNTS)],
-        [
-            [name, *(str(getattr(row.outcome, count)) for count in COUNTS)]
-            for name, row in zip(names, rows, strict=True)
-        ],
-    )
-    return [acceptance, positions, outcomes] if k else [acceptance, outcomes]
+    if (macro := tables.macro([row for row in rows if row is not report.overall])) is not None:
+        blank = [words.NOTHING] * (len(acceptance[0]) - 2)
+        acceptance[1].append([f"mean of {macro.rows} rows (macro)", words.number(macro.acceptance_length), *blank])
+    return [acceptance, *_positions("", names, rows, lambda figures: figures.positions), outcomes(names, rows)]
 
 
-def _name(row: Row, report: RunReport) -> str:
+def details(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
+    """What a terminal has no room for: positions per request, mean of repeats, and shorter drafts."""
+    names = _names(rows, report)
+    return [
+        *_positions("per request", names, rows, lambda figures: figures.positions_request_mean),
+        *_repeats(names, rows),
+        *_shorter(names, rows),
+    ]
+
+
+def outcomes(names: Sequence[str], rows: Sequence[Row]) -> Grid:
+    """What became of the planned requests of each row."""
+    counts = [[str(getattr(row.outcome, count)) for count in COUNTS] for row in rows]
+    columns = ["requests", *(count.replace("_", " ") for count in COUNTS)]
+    return columns, [[name, *shown] for name, shown in zip(names, counts, strict=True)]
+
+
+def longest(rows: Sequence[Row]) -> int:
+    """k of the row with the largest."""
+    return max((row.figures.k or 0 for row in rows), default=0)
+
+
+def _names(rows: Sequence[Row], report: RunReport) -> list[str]:
+    """As they stand in the first column; rows that differ in load alone say so."""
+    names = [_name(report, row) for row in rows]
+    seen = Counter(names)
+    levels = {cell.concurrency for cell in report.plan.cells}
+    return [
+        words.marked(
+            f"{name}, c={row.concurrency}" if seen[name] > 1 and len(levels) > 1 else name,
+            [mark for mark in words.marks(report, row) if row.label != SERVER_WIDE or mark != SERVER_WIDE],
+        )
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _name(report: RunReport, row: Row) -> str:
     if row.label == SERVER_WIDE:
         return SERVER_WIDE
-    partial = " (partial)" if row.partial else ""
-    if row is report.overall:
-        return f"overall, pooled{partial}"
-    name = f"{words.row_name(row)}{partial}"
-    levels = {cell.concurrency for cell in report.plan.cells}
-    return f"{name}, c={row.concurrency}" if len(levels) > 1 and row.table is None else name
+    return "overall, pooled" if row is report.overall else words.row_name(row)
 
 
 def _figures(row: Row) -> list[str]:
@@ -52,12 +77,72 @@ def _figures(row: Row) -> list[str]:
     return [
         words.number(stats.value(figures.acceptance_length)),
         words.interval(figures.acceptance_length),
-        words.number(stats.value(figures.acceptance_length_request_mean)),
-        words.percent(stats.value(figures.acceptance_rate)),
+        words.give_or_take(figures.acceptance_length_request_mean),
+        words.give_or_take(figures.acceptance_rate, words.percent, 100),
         str(figures.steps),
     ]
 
 
-def _positions(row: Row, k: int) -> list[str]:
-    shares = row.figures.positions or ()
-    return [words.percent(shares[i].value if i < len(shares) else None) for i in range(k)]
+def _positions(
+    corner: str, names: Sequence[str], rows: Sequence[Row], of: Callable[[Figures], Sequence[Estimate] | None]
+) -> list[Grid]:
+    k = longest(rows)
+    if not k or (corner and all(of(row.figures) is None for row in rows)):
+        return []
+    shown = [[*(of(row.figures) or ()), *[None] * k][:k] for row in rows]
+    return [
+        (
+            [corner, *[f"pos {i}" for i in range(1, k + 1)]],
+            [
+                [name, *(words.give_or_take(share, words.percent, 100) for share in shares)]
+                for name, shares in zip(names, shown, strict=True)
+            ],
+        )
+    ]
+
+
+def _repeats(names: Sequence[str], rows: Sequence[Row]) -> list[Grid]:
+    """Mean of repeats, each with its smallest and largest."""
+    found = [(name, row.repeats) for name, row in zip(names, rows, strict=True) if row.repeats is not None]
+    if not found:
+        return []
+    k = max(len(repeats.positions or ()) for _, repeats in found)
+    figures = (
+        ["mean of repeats", "repeats", "AL", "AL per request", "rate"],
+        [
+            [
+                name,
+                str(repeats.number),
+                _spread(repeats.acceptance_length),
+                _spread(repeats.acceptance_length_request_mean),
+                _spread(repeats.acceptance_rate, words.percent),
+            ]
+            for name, repeats in found
+        ],
+    )
+    positions = (
+        ["mean of repeats", *[f"pos {i}" for i in range(1, k + 1)]],
+        [
+            [name, *(_spread(one, words.percent) for one in [*(repeats.positions or ()), *[None] * k][:k])]
+            for name, repeats in found
+        ],
+    )
+    return [figures, positions] if k else [figures]
+
+
+def _spread(spread: Spread | None, show: Callable[[float | None], str] = words.number) -> str:
+    return words.NOTHING if spread is None else f"{show(spread.mean)} ({show(spread.low)} to {show(spread.high)})"
+
+
+def _shorter(names: Sequence[str], rows: Sequence[Row]) -> list[Grid]:
+    """AL and rate over the first drafts of each step alone."""
+    found = [(name, row.shorter) for name, row in zip(names, rows, strict=True) if row.shorter]
+    if not found:
+        return []
+    k = max(len(shorter) for _, shorter in found)
+    cells = [
+        [f"{words.number(one.acceptance_length)}, {words.percent(one.acceptance_rate)}" for one in shorter]
+        for _, shorter in found
+    ]
+    columns = ["AL, rate at fewer drafts", *[f"k = {fewer}" for fewer in range(1, k + 1)]]
+    return [(columns, [[name, *[*one, *[words.NOTHING] * k][:k]] for (name, _), one in zip(found, cells, strict=True)])]

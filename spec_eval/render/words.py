@@ -1,8 +1,9 @@
 """The words and numbers that every format shares: what a run was, what a figure means, how it is printed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from spec_eval import guards
+from spec_eval.render import facts
 from spec_eval.stats import Estimate
 from spec_eval.store import Cell, Plan
 from spec_eval.tables import Row, RunReport
@@ -13,6 +14,13 @@ DEFINITIONS = (
     "pooled over requests: summed first, divided once",
     "AL per request = the mean over requests of the same ratio; a second figure, never mixed with the first",
     "rate = accepted / drafted; position i = share of steps that accepted at least i draft tokens",
+    "± is half of a 95% interval over conversations, of a percentage in points; ≈ marks one that rests on under 80",
+)
+DETAILS = (
+    "mean of repeats = each repeat by itself, then their equal-weight mean, and the smallest and the largest; "
+    "a mean of rows (macro) weighs each row the same, and is no overall figure",
+    "at fewer drafts = the first k drafts of the steps that were measured: a hint, no forecast, since a run with "
+    "that k would take other steps",
 )
 
 
@@ -38,6 +46,14 @@ def interval(estimate: Estimate | None, show: Callable[[float | None], str] = nu
     return f"{'≈' if estimate.approximate else ''}[{show(estimate.low)}, {show(estimate.high)}]"
 
 
+def give_or_take(estimate: Estimate | None, show: Callable[[float | None], str] = number, scale: float = 1) -> str:
+    """A value and half the width of its interval in units of 1 / `scale`, where it has one."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return show(None if estimate is None else estimate.value)
+    half = (estimate.high - estimate.low) / 2 * scale
+    return f"{show(estimate.value)} {'≈' if estimate.approximate else ''}±{half:.{4 if scale == 1 else 2}f}"
+
+
 def labels(report: RunReport) -> list[str]:
     """What the figures are not, in a word or two; every format carries these."""
     plan, figures = report.plan, report.overall.figures
@@ -55,6 +71,19 @@ def labels(report: RunReport) -> list[str]:
     return [mark for mark, there in marks.items() if there]
 
 
+def marks(report: RunReport, row: Row) -> list[str]:
+    """Of `labels` what holds for this row, and what holds for it alone."""
+    # A simple suite's stand-in carries the word in its title already.
+    alone = {"stand-in": row.standin and row.table is not None, "partial": row.partial}
+    whole_run = [mark for mark in labels(report) if mark not in ("stand-in rows", "incomplete")]
+    return [*whole_run, *(mark for mark, there in alone.items() if there)]
+
+
+def marked(name: str, found: Sequence[str]) -> str:
+    """A row's name with its marks behind it: nobody should copy the row without them."""
+    return f"{name} ({', '.join(found)})" if found else name
+
+
 def heading(report: RunReport) -> str:
     """Title of a run's report; a synthetic or unfinished run says so here, where nobody can miss it."""
     plan = report.plan
@@ -62,14 +91,15 @@ def heading(report: RunReport) -> str:
     return f"{plan.suite_name}: {plan.target.drafter or 'drafter not named'}{shown}"
 
 
-def header(report: RunReport) -> list[tuple[str, str]]:
-    """(name, text) of everything that a reader needs before the first figure."""
+def header(report: RunReport, hardware: str | None = None) -> list[tuple[str, str]]:
+    """(name, text) of everything that a reader needs before the first figure. hardware: as the user states it."""
     plan, manifest, outcome = report.plan, report.manifest, report.overall.outcome
     target = plan.target
     return [
         ("engine", f"{target.engine} {(manifest and manifest.engine_version) or 'version not known'}"),
         ("target", (manifest and manifest.server.get("model")) or target.model or "not named"),
         ("drafter", target.drafter or "not named"),
+        ("hardware", facts.hardware(plan, hardware)),
         ("k", _k(report)),
         ("sampling", _sampling(report)),
         ("thinking", _thinking(report)),
@@ -110,9 +140,12 @@ def _beside(report: RunReport) -> list[tuple[str, str]]:
         tree = guards.is_tree(report.manifest)
         lines.append(("positions", "refused: drafts are trees" if tree else "not reported"))
     if figures.delivered_per_step is not None:
-        text = f"{figures.delivered_per_step.value:.4f} completion tokens after the first / verification steps (not AL)"
+        delivered = give_or_take(figures.delivered_per_step)
+        text = f"{delivered} completion tokens after the first / verification steps (not AL)"
         if figures.undelivered:
-            text += f"; {figures.undelivered} verified tokens lay past the end of an answer, AL counts them"
+            each = f"{figures.undelivered / figures.requests:.2f}".rstrip("0").rstrip(".")
+            text += f"; {figures.undelivered} verified tokens lay past the end of an answer ({each} a request): "
+            text += "AL counts them, nobody received them"
         lines.append(("delivered", text))
     full = figures.full_steps
     if full is not None and (report.plan.synthetic or full.steps != figures.steps):
@@ -129,12 +162,10 @@ def overrides(plan: Plan) -> str:
 
 
 def row_name(row: Row) -> str:
-    """As it stands in the first column."""
-    # Made-up rows may stand under a card's real headings: each says so itself.
-    mark = " (stand-in)" if row.standin and row.table is not None else ""
+    """As it stands in the first column, before any mark."""
     if row.label is None:
-        return f"{row.title}{mark}"
-    return f"{row.label}{mark}" if row.table is not None else f"{row.title} / {row.label}"
+        return row.title
+    return row.label if row.table is not None else f"{row.title} / {row.label}"
 
 
 def _k(report: RunReport) -> str:

@@ -130,8 +130,8 @@ def test_no_step_is_no_figure_and_steps_that_accept_nothing_are_one(
     assert (hard["acceptance_length"]["value"], hard["acceptance_rate"], hard["positions"]) == (1.0, 0.0, [0.0, 0.0])
     table = face("report", out.strip())[1]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines() if row.startswith("|")]
-    assert ["talk / yesno", "—", "—", "—", "—", "0"] in rows
-    assert ["talk / hard", "1.0000", "—", "1.0000", "0.00%", "7"] in rows
+    assert ["talk / yesno (imported)", "—", "—", "—", "—", "0"] in rows
+    assert ["talk / hard (imported)", "1.0000", "—", "1.0000", "0.00%", "7"] in rows
     assert "nan" not in (table + err).lower()
 
 
@@ -201,8 +201,8 @@ def test_lengths_are_binned_with_their_edges_and_failures_stay_in_their_bin(
     assert rows["32769-65536"]["requests"]["failed_by"] == {"http 503": 1, "timeout": 1}
     assert got["overall"]["requests"]["failed_by"] == {"context limit": 2, "http 503": 3, "timeout": 1}
     table = face("report", out.strip(), "--by", "bin", "--partial")[1]
-    assert "| talk / 65537-131072 | — | — | — | — | 0 |" in table
-    assert "| talk / 16385-32768 | — | — | — | — | 0 |" in table
+    assert "| talk / 65537-131072 (imported) | — | — | — | — | 0 |" in table
+    assert "| talk / 16385-32768 (imported) | — | — | — | — | 0 |" in table
     assert "1.0000" not in table
 
 
@@ -214,7 +214,7 @@ def test_nothing_measured_is_no_row_and_no_success(
     assert "1 of 2 requests failed" in err
     code, table, err = face("report", out.strip(), "--partial")
     assert code == 3
-    assert "| overall, pooled | — | — | — | — | 0 |" in table
+    assert "| overall, pooled (imported) | — | — | — | — | 0 |" in table
     assert "no verification step was measured" in err
     assert document(out, "--partial", code=3)["overall"]["acceptance_length"] is None
 
