@@ -53,7 +53,6 @@ def reproducibility(plan: Plan, manifest: Manifest | None) -> list[Fact]:
     drafter_revision = _text(_recipe(plan, "drafter", "revision"))
     verifier_sha256 = (manifest.server if manifest else {}).get("model_file_sha256")
     engine_version = manifest.engine_version if manifest else None
-    commit = plan.model_dump().get("spec_eval_commit")
     return [
         ("Run", f"{plan.run_id}, begun {(manifest and manifest.started) or plan.created}"),
         ("Draft revision", drafter_revision),
@@ -61,7 +60,7 @@ def reproducibility(plan: Plan, manifest: Manifest | None) -> list[Fact]:
         ("Verifier revision", _text(_recipe(plan, "target", "revision"))),
         *([("Verifier weights sha256", f"{verifier_sha256} (hashed)")] if verifier_sha256 else []),
         ("Engine", f"{plan.target.engine} {engine_version or '(version not known)'}"),
-        ("spec-eval", f"{plan.spec_eval_version}, commit {commit or NOT_KNOWN}"),
+        ("spec-eval", f"{plan.spec_eval_version}, commit {plan.spec_eval_commit or NOT_KNOWN}"),
         ("AIPerf", _aiperf(plan)),
         ("Suite", f"{plan.suite_name}, sha256 {plan.suite_sha256 or NOT_KNOWN}"),
         *dict.fromkeys(fact for cell in plan.cells for fact in _data(plan, cell)),
@@ -100,7 +99,7 @@ def _data(plan: Plan, cell: Cell) -> Iterator[Fact]:
         yield "SPEED-Bench preparation", f"{_preparation(reference)}{standin}"
     name = {"speed-bench": cell.dataset, "mrcr": "MRCR"}.get(adapter or "", cell.dataset)
     revision = f" revision {reference.revision}" if reference.revision else ""
-    files = list(reference.files) or _hub_files(plan, cell)
+    files = [] if reference.files else _hub_files(plan, cell)
     named = f"; {', '.join(files)}" if files else ""
     yield f"{name} source", f"{reference.source}{revision}{named}; {reference.rows} rows{standin}"
     for file, digest in reference.files.items():

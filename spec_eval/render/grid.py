@@ -26,7 +26,9 @@ def grids(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
     )
     if (macro := tables.macro([row for row in rows if row is not report.overall])) is not None:
         blank = [words.NOTHING] * (len(acceptance[0]) - 2)
-        acceptance[1].append([f"mean of {macro.rows} rows (macro)", words.number(macro.acceptance_length), *blank])
+        found = dict.fromkeys(mark for row in rows for mark in words.marks(report, row))
+        name = words.marked(f"mean of {macro.rows} rows", ["macro", *found])
+        acceptance[1].append([name, words.number(macro.acceptance_length), *blank])
     return [acceptance, *_positions("", names, rows, lambda figures: figures.positions), outcomes(names, rows)]
 
 
@@ -34,7 +36,7 @@ def details(report: RunReport, rows: Sequence[Row]) -> list[Grid]:
     """What a terminal has no room for: positions per request, mean of repeats, and shorter drafts."""
     names = _names(rows, report)
     return [
-        *_positions("per request", names, rows, lambda figures: figures.positions_request_mean),
+        *_positions("positions per request", names, rows, lambda figures: figures.positions_request_mean),
         *_repeats(names, rows),
         *_shorter(names, rows),
     ]
@@ -131,7 +133,7 @@ def _repeats(names: Sequence[str], rows: Sequence[Row]) -> list[Grid]:
 
 
 def _spread(spread: Spread | None, show: Callable[[float | None], str] = words.number) -> str:
-    return words.NOTHING if spread is None else f"{show(spread.mean)} ({show(spread.low)} to {show(spread.high)})"
+    return words.NOTHING if spread is None else f"{show(spread.mean)} ({show(spread.low)}–{show(spread.high)})"
 
 
 def _shorter(names: Sequence[str], rows: Sequence[Row]) -> list[Grid]:

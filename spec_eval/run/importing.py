@@ -28,6 +28,7 @@ def keep(
         origin="imported",
         created=now,
         spec_eval_version=__version__,
+        spec_eval_commit=provenance.commit(),
         command=tuple(command),
         suite_name=path.stem,
         suite_text="",

@@ -9,7 +9,7 @@ from spec_eval.engines.endpoint import key_from_environment
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
 from spec_eval.render import words
-from spec_eval.run import cells, targets
+from spec_eval.run import cells, provenance, targets
 from spec_eval.run.options import RunOptions
 from spec_eval.store import Plan
 from spec_eval.suite import CompoundSuite
@@ -41,6 +41,7 @@ def prepare(options: RunOptions) -> Prepared:
         synthetic=targets.synthetic(options),
         created=now.isoformat(timespec="seconds"),
         spec_eval_version=__version__,
+        spec_eval_commit=provenance.commit(),
         command=options.command,
         suite_name=name,
         suite_text=file.text,

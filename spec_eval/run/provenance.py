@@ -1,13 +1,15 @@
 """What a manifest records of the place and the settings of a run."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from spec_eval import engines
+from spec_eval import engines, git
 from spec_eval.acceptance import Outcome, measured
 from spec_eval.engines.base import Identity
 from spec_eval.records import RequestRecord
@@ -37,6 +39,18 @@ def packages() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def commit() -> str | None:
+    """Of this spec-eval: the one that it was installed from, or that of its checkout; null for a release."""
+    try:
+        told = importlib.metadata.distribution("spec-eval").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        told = None
+    if told and (named := json.loads(told).get("vcs_info", {}).get("commit_id")):
+        return str(named)
+    here = git.checkout(Path(__file__).parent.parent, "__init__.py")
+    return f"{here.commit}{', changed since' if here.changed else ''}" if here else None
 
 
 def machine() -> dict[str, Any]:

@@ -125,6 +125,7 @@ class Plan(Stored):
     synthetic: str | None = None
     created: str
     spec_eval_version: str
+    spec_eval_commit: str | None = None
     command: tuple[str, ...]
     suite_name: str
     suite_text: str

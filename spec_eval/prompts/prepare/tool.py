@@ -1,12 +1,12 @@
 """NVIDIA's own preparer: a checkout that the user names, run as a child for a whole config, its output checked."""
 
 import os
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from spec_eval import git
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.prompts import rows
 from spec_eval.prompts.prepare.published import Published, waits
@@ -40,13 +40,13 @@ class Tool:
         folder = folder.resolve()
         # A path is looked up from the child's folder; a link of a virtual environment has to stay one.
         python = str(Path(python).absolute()) if os.sep in python else python
-        tracked = _git(folder, "ls-files", "--error-unmatch", _SCRIPT) is not None
+        tracked = git.checkout(folder, _SCRIPT)
         return cls(
             folder=folder,
             python=python,
             name=path.resolve().name,
-            commit=_git(folder, "rev-parse", "HEAD") if tracked else None,
-            changed=bool(tracked and _git(folder, "status", "--porcelain", "--untracked-files=no", ".")),
+            commit=tracked.commit if tracked else None,
+            changed=tracked.changed if tracked else False,
         )
 
     def turns(self, published: Published, log: Path) -> list[list[str]]:
@@ -108,12 +108,3 @@ def _checked(path: Path, published: Published, name: str) -> list[list[str]]:
             raise EnvironmentFault(f"{place}: its turns are published, and the tool's are others; {_FITTING}")
         turns.append(got)
     return turns
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    """What git says; null where there is no git, or it refuses."""
-    git = shutil.which("git")
-    if git is None:
-        return None
-    said = subprocess.run([git, "-C", str(folder), *words], capture_output=True, text=True, check=False)
-    return said.stdout.strip() if said.returncode == 0 else None

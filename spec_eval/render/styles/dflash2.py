@@ -29,7 +29,7 @@ def render(runs: Sequence[Run], hardware: str | None = None) -> str:
     for joined in [*document.join(runs), *document.binned(runs, lambda *_: True)]:
         lines += ["", f"### {escape(joined.heading)}", "", caption(joined), ""]
         lines += _figures(joined, numbered=numbered)
-        lines += ["", _requests(joined)]
+        lines += ["", _requests(joined), *document.footnote(joined, numbered=numbered)]
     return "\n".join([*lines, *document.back(runs, hardware)]) + "\n"
 
 

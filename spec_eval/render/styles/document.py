@@ -18,6 +18,7 @@ from spec_eval.tables import SERVER_WIDE, RunReport
 
 # A table may mix data sets, and says its temperature itself; both are looked at apart from the other settings.
 _APART = ("temperature", "data_sha256")
+DIFFER = "Where the runs differ"
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,7 @@ def back(runs: Sequence[Run], hardware: str | None) -> list[str]:
         if report.warnings:
             lines += ["", "Warnings:", "", *warned(report.warnings)]
     if told := differences(runs, hardware):
-        lines += ["", "## Where the runs differ", ""]
-        lines += ["Rows of different runs were not measured alike; each names its run.", ""]
+        lines += ["", f"## {DIFFER}", ""]
         lines += [f"- {escape(sentence)}" for sentence in told]
     return lines
 
@@ -130,6 +130,14 @@ def counted(joined: Joined, *, numbered: bool) -> list[str]:
     """Lines of the table of outcomes that goes under a table of figures."""
     names = [line.marked(numbered=numbered) for line in joined.lines]
     return table(*outcomes(names, [line.row for line in joined.lines]))
+
+
+def footnote(joined: Joined, *, numbered: bool) -> list[str]:
+    """A line under a table whose rows come from runs that were not measured alike."""
+    numbers = dict.fromkeys(line.number for line in joined.lines)
+    if not numbered or len(numbers) < 2:
+        return []
+    return ["", f"{_numbers(numbers).capitalize()} were not measured alike: see “{DIFFER}” below."]
 
 
 def differences(runs: Sequence[Run], hardware: str | None) -> list[str]:

@@ -52,4 +52,5 @@ def _section(joined: Joined, *, with_positions: bool, numbered: bool) -> list[st
             ]
         )
     heading = f"### {escape(joined.heading)}"
-    return ["", heading, "", *table(columns, rows), "", *document.counted(joined, numbered=numbered)]
+    counts = document.counted(joined, numbered=numbered)
+    return ["", heading, "", *table(columns, rows), "", *counts, *document.footnote(joined, numbered=numbered)]
