@@ -219,3 +219,53 @@ def test_a_terminal_gets_a_table(tmp_path: Path, report: Callable[..., Shown], m
     assert code == 0
     assert "| --:" not in out
     assert "2.6667" in out
+
+
+@pytest.mark.parametrize("style", ["full", "dflash2", "speculators"])
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_style_of_what_is_no_markdown_is_one_line(
+    style: str, form: str, tmp_path: Path, report: Callable[..., Shown]
+) -> None:
+    code, out, err = report(measured(tmp_path), "--style", style, "--format", form)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"--style {style}" in err
+
+
+def test_styles_are_markdown_on_a_terminal_too(
+    tmp_path: Path, report: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = measured(tmp_path)
+    monkeypatch.setattr("spec_eval.cli.report._on_terminal", lambda: True)
+    # S 3, A 5 an answer, all alike: both estimators give 1 + 5/3
+    for style, row in (
+        ("full", "| Pair / even | 2.6667 |"),
+        ("dflash2", "| even | 2.67 | 66.67 |"),
+        ("speculators", "| even | 2.6667 | 45.45% |"),
+    ):
+        assert row in report(run, "--style", style)[1]
+
+
+def test_card_styles_lay_rows_out_themselves_and_know_lengths(tmp_path: Path, report: Callable[..., Shown]) -> None:
+    run = measured(tmp_path)
+    code, out, err = report(run, "--style", "dflash2", "--by", "turn")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--by bin" in err
+    for style in ("dflash2", "speculators"):
+        code, out, _ = report(run, "--style", style, "--by", "bin")
+        assert code == 0
+        assert out.index("| even |") < out.index("| 0-8192 |") < out.index("| all lengths, pooled |")
+
+
+def test_same_run_twice_in_a_card_is_one_line(tmp_path: Path, report: Callable[..., Shown]) -> None:
+    run = measured(tmp_path)
+    code, out, err = report(run, run, "--style", "speculators")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.count(run.name) == 2
+
+
+def test_hardware_is_the_users_word(tmp_path: Path, report: Callable[..., Shown]) -> None:
+    run = measured(tmp_path)
+    assert "| Hardware | four of them |" in report(run, "--style", "speculators", "--hardware", "four of them")[1]
+    assert "**hardware**: four of them" in report(run, "--hardware", "four of them")[1]
+    code, out, err = report(run, "--hardware", "four of them", "--format", "json")
+    assert (code, out, err.count("\n")) == (2, "", 1)

@@ -138,3 +138,101 @@ def test_row_of_which_some_is_missing_is_marked_partial(tmp_path: Path) -> None:
     names = [row[0] for row in cells(report(tmp_path, records=records), 0)[2:]]
     assert [name.endswith("(partial)") for name in names] == [False, False, False, True]
     assert names[2].endswith("easy"), "nothing of it was measured: a dash says so, not a mark"
+
+
+FLIPS_UNITS = [(f"p{i}", "qa", 1) for i in range(20)]
+# Twenty coin flips: the mean is 0.5, and half of its interval 0.240086.
+FLIPS = [answered(from_histogram((1 - i % 2, i % 2)), prompt_id=f"p{i}", category="qa") for i in range(20)]
+
+
+def rows_of(text: str, corner: str) -> dict[str, list[str]]:
+    """The rows of the table with that first column, by name."""
+    (number,) = [n for n in range(text.count("| :--")) if cells(text, n)[0][0] == corner]
+    return {row[0]: row[1:] for row in cells(text, number)[2:]}
+
+
+def test_means_rate_and_positions_carry_half_of_their_intervals(tmp_path: Path) -> None:
+    text = report(tmp_path, FLIPS_UNITS, FLIPS)
+    assert cells(text, 0)[-1][3:5] == ["1.5000 ≈±0.2401", "50.00% ≈±24.01"]
+    assert cells(text, 1)[-1][1:] == ["50.00% ≈±24.01"]
+    assert rows_of(text, "positions per request")["overall, pooled"] == ["50.00% ≈±24.01"]
+    assert "half of a 95% interval" in text
+
+
+def test_delivered_tokens_carry_their_interval_and_what_nobody_received(tmp_path: Path) -> None:
+    # S 2, A 7 each: 1 + 2 + 7 tokens were verified, 7 delivered, of which 6 after the first.
+    records = [answered(from_histogram((0, 0, 1, 0, 0, 1)), prompt_id=f"p{i}", completion_tokens=7) for i in range(20)]
+    text = report(tmp_path, [(f"p{i}", "coding", 1) for i in range(20)], records)
+    assert cells(text, 0)[-1][1] == "4.5000"
+    (line,) = [line for line in text.splitlines() if line.startswith("- **delivered**")]
+    assert "3.0000 ≈±0.0000 completion tokens after the first / verification steps (not AL)" in line
+    assert "60 verified tokens lay past the end of an answer (3 a request)" in line
+
+
+def test_positions_per_request_have_a_table_of_their_own(tmp_path: Path) -> None:
+    # Pooled 7 of 12 steps; per request a half of the one, all of the other.
+    records = [
+        answered(from_histogram((5, 0, 5)), prompt_id="a"),
+        answered(from_histogram((0, 0, 2)), prompt_id="b"),
+    ]
+    text = report(tmp_path, [("a", "coding", 1), ("b", "coding", 1)], records)
+    assert cells(text, 1)[-1][1:] == ["58.33%", "58.33%"]
+    assert rows_of(text, "positions per request")["overall, pooled"] == ["75.00%", "75.00%"]
+
+
+def test_mean_of_rows_is_a_named_row_and_not_the_overall_one(tmp_path: Path) -> None:
+    # Rows 1 and 2.25; pooled 1.5.
+    text = report(tmp_path, UNITS[1:], RECORDS[1:])
+    assert [row[:2] for row in cells(text, 0)[-2:]] == [
+        ["overall, pooled", "1.5000"],
+        ["mean of 2 rows (macro)", "1.6250"],
+    ]
+    assert cells(text, 0)[-1][2:] == ["—"] * 4
+
+
+def test_mean_of_repeats_stands_with_its_extremes(tmp_path: Path) -> None:
+    # Repeat 0: S 10, A 10; repeat 1: S 2, A 4.
+    records = [
+        answered(from_histogram((5, 0, 5)), prompt_id="a", repeat=0),
+        answered(from_histogram((0, 0, 2)), prompt_id="a", repeat=1),
+    ]
+    folder = run_folder(tmp_path, plan(cell([("a", "coding", 1)], repeats=2)), records)
+    text = render([tables.build(folder)])
+    found = [n for n in range(text.count("| :--")) if cells(text, n)[0][0] == "mean of repeats"]
+    assert [cells(text, n)[-1][1:] for n in found] == [
+        ["2", "2.5000 (2.0000–3.0000)", "2.5000 (2.0000–3.0000)", "75.00% (50.00%–100.00%)"],
+        ["75.00% (50.00%–100.00%)", "75.00% (50.00%–100.00%)"],
+    ]
+
+
+def test_single_repeat_has_no_mean_of_repeats(tmp_path: Path) -> None:
+    assert "| mean of repeats" not in report(tmp_path)
+
+
+def test_fewer_drafts_are_told_where_k_is_fixed(tmp_path: Path) -> None:
+    # Ten steps, at least 1: 6, at least 2: 3.
+    record = answered(from_histogram((4, 3, 2, 1)), prompt_id="a")
+    text = report(tmp_path, [("a", "coding", 1)], [record])
+    assert rows_of(text, "AL, rate at fewer drafts")["overall, pooled"] == ["1.6000, 60.00%", "1.9000, 45.00%"]
+    unknown = answered(from_histogram((4, 3, 2, 1), drafted=24), prompt_id="a")
+    assert "| AL, rate" not in report(tmp_path / "varied", [("a", "coding", 1)], [unknown])
+
+
+def test_rows_carry_the_marks_of_their_run(tmp_path: Path) -> None:
+    text = report(tmp_path, synthetic="rates", origin="imported")
+    names = [row[0] for number in range(text.count("| :--")) for row in cells(text, number)[2:]]
+    assert names
+    assert all("synthetic, imported" in name for name in names)
+
+
+def test_hardware_is_what_the_user_says_or_not_stated(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, plan(cell(UNITS)), RECORDS)
+    assert "- **hardware**: not stated" in render([tables.build(folder)])
+    assert "- **hardware**: 2 \\<b\\> GPUs" in render([tables.build(folder)], "2 <b> GPUs")
+
+
+@pytest.mark.parametrize("text", ["see https://a.example", "www.a.example", "mail a@b.example"])
+def test_escape_leaves_no_address_for_the_page_to_link(text: str) -> None:
+    got = escape(text)
+    assert not re.search(r"(?<!\\)(@|://)|www\.", got)
+    assert re.sub(r"\\(.)", r"\1", got) == text
