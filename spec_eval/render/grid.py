@@ -133,7 +133,10 @@ def _repeats(names: Sequence[str], rows: Sequence[Row]) -> list[Grid]:
 
 
 def _spread(spread: Spread | None, show: Callable[[float | None], str] = words.number) -> str:
-    return words.NOTHING if spread is None else f"{show(spread.mean)} ({show(spread.low)}–{show(spread.high)})"
+    if spread is None:
+        return words.NOTHING
+    low, high = (show(end).removesuffix("%") for end in (spread.low, spread.high))
+    return f"{show(spread.mean)} ({low}–{high})"
 
 
 def _shorter(names: Sequence[str], rows: Sequence[Row]) -> list[Grid]:

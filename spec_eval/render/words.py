@@ -73,8 +73,9 @@ def labels(report: RunReport) -> list[str]:
 
 def marks(report: RunReport, row: Row) -> list[str]:
     """Of `labels` what holds for this row, and what holds for it alone."""
-    # A simple suite's stand-in carries the word in its title already.
-    alone = {"stand-in": row.standin and row.table is not None, "partial": row.partial}
+    # A row of a simple suite carries the word in its title already.
+    titled = row.table is None and row is not report.overall
+    alone = {"stand-in": row.standin and not titled, "partial": row.partial}
     whole_run = [mark for mark in labels(report) if mark not in ("stand-in rows", "incomplete")]
     return [*whole_run, *(mark for mark, there in alone.items() if there)]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_eval import __version__
+from spec_eval import __version__, git
 from spec_eval.engines.base import Identity
 from spec_eval.records import RequestRecord, SpecCounters
 from spec_eval.run import RunOptions, provenance
@@ -127,3 +127,35 @@ def test_packages_are_those_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_machine_says_which_python() -> None:
     assert provenance.machine()["python"] == platform.python_version()
+
+
+class Installed:
+    """A distribution whose direct_url.json is that text."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def read_text(self, name: str) -> str | None:
+        return self._text if name == "direct_url.json" else None
+
+
+def test_commit_is_the_one_that_was_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = '{"url": "https://example.org/x.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}'
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Installed(told))
+    assert provenance.commit() == "c0ffee"
+
+
+@pytest.mark.parametrize(
+    ("checkout", "told"),
+    [
+        (git.Checkout("c0ffee", changed=False), "c0ffee"),
+        (git.Checkout("c0ffee", changed=True), "c0ffee, changed since"),
+        (None, None),
+    ],
+)
+def test_commit_of_a_checkout_says_whether_it_was_changed(
+    checkout: git.Checkout | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Installed(None))
+    monkeypatch.setattr(git, "checkout", lambda *_: checkout)
+    assert provenance.commit() == told

@@ -42,7 +42,10 @@ class Line:
     def marked(self, *, numbered: bool) -> str:
         """With all that the figures are not, and the number of its run where runs have to be told apart."""
         found = words.marks(self.report, self.row)
-        return words.marked(self.name, [*found, *([f"run {self.number}"] if numbered else [])])
+        # A category stands here without the title of its made-up set.
+        standin = self.row.standin and "stand-in" not in (*found, self.name.partition(" ")[0])
+        more = {"stand-in": standin, f"run {self.number}": numbered}
+        return words.marked(self.name, [*found, *(mark for mark, there in more.items() if there)])
 
 
 @dataclass(frozen=True)

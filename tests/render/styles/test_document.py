@@ -1,9 +1,11 @@
 """Several runs in one document: one table a heading, no cell twice, and nothing unlike joined without a word."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from spec_eval import tables
 from spec_eval.errors import UsageError
@@ -21,16 +23,18 @@ SETTINGS = {"k": 2, "temperature": 0.0, "max_tokens": 64, "concurrency": 1}
 
 def run(where: Path, name: str, title: str = "Alpha", **changes: Any) -> Run:
     """A run of two requests in one cell."""
-    settings = {CELL: {**SETTINGS, **changes.pop("settings", {})}}
+    settings: dict[str, Any] = {CELL: {**SETTINGS, **changes.pop("settings", {})}}
     whole, records = changes.pop("whole", True), changes.pop("records", None)
-    more = {key: changes.pop(key) for key in ("sampling", "table", "order", "rows", "concurrency") if key in changes}
-    laid = {"title": title, "table": "Both", "rows": "cell", "dataset": title.lower(), **more}
+    more: dict[str, Any] = {
+        key: changes.pop(key) for key in ("sampling", "table", "order", "rows", "concurrency") if key in changes
+    }
+    laid: dict[str, Any] = {"title": title, "table": "Both", "rows": "cell", "dataset": title.lower(), **more}
     units = changes.pop("units", [("a", "coding", 1), ("b", "qa", 1)])
-    named = {"dataset": title.lower()}
+    named: dict[str, Any] = {"dataset": title.lower()}
     if records is None:
         records = [answered(LONG, prompt_id="a", **named), answered(SHORT, prompt_id="b", category="qa", **named)]
     of = plan(cell(units, **laid), run_id=name, **changes)
-    return Run(tables.build(run_folder(where, of, records, whole=whole, **({"settings": settings} if whole else {}))))
+    return Run(tables.build(run_folder(where, of, records, whole=whole, settings=settings)))
 
 
 def shown(text: str, heading: str) -> list[tuple[str, ...]]:
@@ -60,7 +64,7 @@ def test_same_cell_from_two_runs_is_refused_and_both_are_named(tmp_path: Path) -
 
 
 def test_category_that_a_run_never_planned_leaves_its_cell_to_another(tmp_path: Path) -> None:
-    laid = {"rows": "category", "order": ("qa", "coding")}
+    laid: dict[str, Any] = {"rows": "category", "order": ("qa", "coding")}
     first = run(tmp_path, "one", units=[("a", "coding", 1)], records=[answered(LONG, prompt_id="a")], **laid)
     record = answered(SHORT, prompt_id="b", category="qa")
     second = run(tmp_path, "two", units=[("b", "qa", 1)], records=[record], **laid)
@@ -71,7 +75,7 @@ def test_category_that_a_run_never_planned_leaves_its_cell_to_another(tmp_path: 
 
 
 def test_simple_suites_of_one_row_stand_together_and_others_by_themselves(tmp_path: Path) -> None:
-    alone = {"table": None, "rows": "category"}
+    alone: dict[str, Any] = {"table": None, "rows": "category"}
     first = run(tmp_path, "one", units=[("a", "(none)", 1)], records=[answered(LONG, prompt_id="a")], **alone)
     second = run(tmp_path, "two", "Beta", units=[("a", "(none)", 1)], records=[answered(LONG, prompt_id="a")], **alone)
     third = run(tmp_path, "three", "Gamma", **alone)
@@ -114,7 +118,7 @@ def test_other_drafter_engine_or_prompts_are_told_too(tmp_path: Path) -> None:
 
 
 def test_temperatures_differ_only_within_a_table(tmp_path: Path) -> None:
-    hot = {"sampling": Sampling(temperature=1.0, max_tokens=64), "settings": {"temperature": 1.0}}
+    hot: dict[str, Any] = {"sampling": Sampling(temperature=1.0, max_tokens=64), "settings": {"temperature": 1.0}}
     first = run(tmp_path, "one")
     assert document.differences([first, run(tmp_path, "two", table="Other", **hot)], None) == []
     assert document.differences([first, run(tmp_path, "three", "Beta", **hot)], None) == [
@@ -158,21 +162,39 @@ def test_made_up_rows_say_so_behind_their_name(tmp_path: Path) -> None:
     assert names(text) == ["Chat (stand-in)"]
 
 
-BAD = "<img src=x>|[a](http://b)\n# `c`"
+def test_category_of_a_made_up_set_says_so_though_its_title_stands_elsewhere(tmp_path: Path) -> None:
+    laid = cell([("a", "coding", 1), ("b", "qa", 1)], title="stand-in rows")
+    laid = laid.model_copy(update={"prompts": laid.prompts.model_copy(update={"standin": True})})
+    records = [answered(LONG, prompt_id="a"), answered(SHORT, prompt_id="b", category="qa")]
+    text = speculators.render([Run(tables.build(run_folder(tmp_path, plan(laid), records)))])
+    assert names(text, "stand-in rows, temperature 0") == ["coding (stand-in)", "qa (stand-in)"]
+
+
+BAD = "<img src=x>|[a](http://b)\n# `c` **d**"
 
 
 @pytest.mark.parametrize("render", [speculators.render, dflash2.render])
 def test_texts_from_outside_can_open_nothing(render: Any, tmp_path: Path) -> None:
     target = Target(engine="llamacpp", model=BAD, drafter=BAD, k=2)
-    changes = {"table": BAD, "target": target, "synthetic": BAD, "suite_name": BAD}
+    changes: dict[str, Any] = {"table": BAD, "target": target, "suite_name": BAD}
     text = render([run(tmp_path, "one", BAD, **changes), run(tmp_path, "two", f"{BAD}2", **changes)], BAD)
-    bare = text.replace("\\\\", "").replace("`few_conversations`", "").replace("`synthetic`", "")
-    for sign in "<`[":
-        assert sign not in bare.replace(f"\\{sign}", "")
-    assert sum(line.startswith("# ") for line in text.splitlines()) == 1
-    for found in oracle.tables(text).values():
-        for one in found:
-            assert {len(row) for row in one.rows} == {len(one.columns)}
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    assert not re.findall(r"<(?:a|img|em)\b", html)
+    assert html.count("<h1>") == 1
+    assert re.findall(r"<code>(\w+)</code>", html) == ["few_conversations"] * 2
+    assert html.count("<code>") == 2
+    assert "&lt;img src=x&gt;|[a](http://b) # `c` **d**" in html
+
+
+@pytest.mark.parametrize("render", [speculators.render, dflash2.render])
+def test_every_table_is_one_for_a_reader_of_markdown(render: Any, tmp_path: Path) -> None:
+    html = MarkdownIt("commonmark").enable("table").render(render([run(tmp_path, "one"), run(tmp_path, "two", "a|b")]))
+    bodies = re.findall(r"<table>(.*?)</table>", html, re.DOTALL)
+    assert len(bodies) == {"speculators": 4, "dflash2": 1}[render.__module__.rpartition(".")[2]]
+    for body in bodies:
+        rows = re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+        assert {len(re.findall(r"<t[hd]\b", row)) for row in rows} == {len(re.findall("<th", rows[0]))}
+    assert "|" not in re.sub("a\\|b", "", html)
 
 
 def test_caption_says_how_many_repeats_each_row_is_a_mean_of(tmp_path: Path) -> None:
