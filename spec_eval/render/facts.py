@@ -50,14 +50,13 @@ def specification(plan: Plan, manifest: Manifest | None, given: str | None = Non
 
 def reproducibility(plan: Plan, manifest: Manifest | None) -> list[Fact]:
     """Identities by which another person can repeat the run."""
-    drafter_revision = _text(_recipe(plan, "drafter", "revision"))
     verifier_sha256 = (manifest.server if manifest else {}).get("model_file_sha256")
     engine_version = manifest.engine_version if manifest else None
     return [
         ("Run", f"{plan.run_id}, begun {(manifest and manifest.started) or plan.created}"),
-        ("Draft revision", drafter_revision),
-        ("Draft weights sha256", weights.told(_draft_model(plan), _recipe(plan, "drafter"))),
-        ("Verifier revision", _text(_recipe(plan, "target", "revision"))),
+        ("Draft revision", _revision(plan, "drafter", "draft_file")),
+        ("Draft weights sha256", _draft_weights(plan)),
+        ("Verifier revision", _revision(plan, "target", "model_file")),
         *([("Verifier weights sha256", f"{verifier_sha256} (hashed)")] if verifier_sha256 else []),
         ("Engine", f"{plan.target.engine} {engine_version or '(version not known)'}"),
         ("spec-eval", f"{plan.spec_eval_version}, commit {plan.spec_eval_commit or NOT_KNOWN}"),
@@ -130,18 +129,29 @@ def _aiperf(plan: Plan) -> str:
     return "not known: imported" if plan.origin == "imported" else "not used: spec-eval sent the requests itself"
 
 
-def _draft_model(plan: Plan) -> str | None:
-    named = _recipe(plan, "drafter", "model")
-    return str(named) if named else plan.target.drafter
+def _draft_weights(plan: Plan) -> str:
+    own = plan.target.model_dump().get("draft_file")
+    named = _recipe(plan, "drafter", "model") or plan.target.drafter
+    return weights.told(own, None) if own else weights.told(named, _recipe(plan, "drafter"))
+
+
+def _revision(plan: Plan, part: str, own: str) -> str:
+    """As the recipe records it, which need not be what its command pins; of no account for the user's own files."""
+    recorded = None if plan.target.model_dump().get(own) else _recipe(plan, part, "revision")
+    return f"{recorded} (from recipe, unverified)" if recorded else NOT_STATED
 
 
 def _verifier_precision(plan: Plan) -> str:
-    variants = _recipe(plan, "target", "variants")
-    if isinstance(variants, dict):
-        found = [precision for precision, name in variants.items() if name == plan.target.model]
-        if found:
-            return str(found[0])
-    return _text(_recipe(plan, "target", "precision"))
+    """In the recipe's words, and what its command asks of the engine."""
+    target = plan.target.model_dump()
+    flags = _recipe(plan, "engines", plan.target.engine, "flags") or {}
+    told = {
+        "precision": _recipe(plan, "target", "precision"),
+        "recipe's variant": target.get("variant"),
+        "dtype": flags.get("dtype"),
+        "KV cache dtype": flags.get("kv-cache-dtype"),
+    }
+    return ", ".join(f"{name} {value}" for name, value in told.items() if value) or NOT_STATED
 
 
 def _pair(first: object, second: object) -> str:

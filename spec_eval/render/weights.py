@@ -23,7 +23,7 @@ def told(model: str | None, recipe: Any) -> str:
     if model is not None and Path(model).is_absolute() and (files := _files(Path(model))):
         return f"{_joined((path.name, _hashed(path)) for path in files)} (hashed here, when this report was made)"
     if model is not None and about.get("revision") and (found := _of_hub(model, str(about["revision"]))):
-        return f"{_joined(found)} (the hub's, at the pinned revision)"
+        return f"{_joined(found)} (the hub's, at the recipe's revision)"
     stated = about.get("weights_sha256") or about.get("sha256")
     return f"{stated} (from recipe, unverified)" if stated else "not known"
 

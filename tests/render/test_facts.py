@@ -8,7 +8,8 @@ from tests.factories import cell, manifest, plan
 
 RECIPE: dict[str, Any] = {
     "hardware": {"name": "8xh200", "description": "eight GPUs of a kind"},
-    "target": {"revision": "v" * 40, "variants": {"bf16": "org/target", "fp8": "org/target-fp8"}},
+    "target": {"revision": "v" * 40, "precision": "FP8"},
+    "engines": {"vllm": {"flags": {"dtype": "bfloat16", "kv-cache-dtype": "fp8"}}},
     "drafter": {"algorithm": "dflash2", "revision": "d" * 40, "format": "Safetensors", "precision": "BF16"},
 }
 UNITS = [("a", "coding", 1)]
@@ -23,13 +24,19 @@ def test_what_the_recipe_knows_is_told() -> None:
     of = with_recipe()
     told = dict(facts.specification(of, None))
     assert told["Draft format / precision"] == "Safetensors / BF16"
-    assert told["Verifier precision"] == "fp8"
+    assert told["Verifier precision"] == "precision FP8, dtype bfloat16, KV cache dtype fp8"
     assert told["Draft algorithm"] == "dflash2"
     assert told["Hardware"] == "eight GPUs of a kind"
     assert told["Draft tokens a step"] == "8"
     identities = dict(facts.reproducibility(of, None))
-    assert identities["Draft revision"] == "d" * 40
-    assert identities["Verifier revision"] == "v" * 40
+    assert identities["Draft revision"] == f"{'d' * 40} (from recipe, unverified)"
+    assert identities["Verifier revision"] == f"{'v' * 40} (from recipe, unverified)"
+
+
+def test_revision_of_the_recipe_is_not_that_of_a_file_of_ones_own() -> None:
+    of = with_recipe()
+    of = of.model_copy(update={"target": of.target.model_copy(update={"model_file": "/models/mine"})})
+    assert dict(facts.reproducibility(of, None))["Verifier revision"] == "not stated"
 
 
 def test_what_nobody_said_is_not_made_up() -> None:

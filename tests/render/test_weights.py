@@ -37,7 +37,7 @@ def test_each_file_of_a_local_folder_is_hashed(tmp_path: Path) -> None:
 
 
 def test_hub_names_its_files_by_their_hash_at_the_pinned_revision(cache: Path) -> None:
-    assert weights.told("org/draft", {"revision": REVISION}) == f"{OID} (the hub's, at the pinned revision)"
+    assert weights.told("org/draft", {"revision": REVISION}) == f"{OID} (the hub's, at the recipe's revision)"
 
 
 def test_other_revision_in_the_cache_is_not_taken(cache: Path) -> None:
