@@ -157,3 +157,15 @@ def test_oracle_sees_a_wrong_digit_a_wrong_row_and_a_missing_table(
     assert ["rows" in one for one in oracle.mismatches(swapped, DFLASH2)] == [True]
     assert "no table" in oracle.mismatches(re.sub("### Qualitative.*", "", text), DFLASH2)[-1]
     assert len(oracle.mismatches(text, PREVIEW)) == 5
+
+
+def test_what_is_printed_holds_where_a_published_card_is_checked(
+    first_card: Path, second_card: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 5 + 11 rows; 4 + 4 + 11 + 11 + 1 and five bins with their total.
+    for run, style, rows in ((first_card, "dflash2", 16), (second_card, "speculators", 37)):
+        report(capsys, run, "--style", style, "-o", tmp_path / "card.md")
+        with pytest.raises(SystemExit) as left:
+            cli.main(["check-card", str(tmp_path / "card.md")])
+        assert left.value.code == 0
+        assert f"{rows} holds, 0 cannot be true" in capsys.readouterr().out
