@@ -18,11 +18,15 @@ _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was learned: who the server is, the name of the model to ask, and k where anybody tells it."""
+    """What was learned: who the server is, the name of the model to ask, and k where the user or the server tells it.
+
+    told_k: k as its answers name it, else as the server does.
+    """
 
     identity: Identity
     model: str
     k: int | None
+    told_k: int | None = None
 
 
 def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None, cold_cache: bool = True) -> Probe:
@@ -42,7 +46,7 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
         )
     reading = result.reading
     if not engine.by_request:
-        return Probe(identity, name, known)
+        return Probe(identity, name, known, identity.k)
     if reading is None or reading.counters is None:
         reason = reading.reason if reading else "no answer"
         hint = _where_it_fails(endpoint, engine)
@@ -56,7 +60,7 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
     told = reading.counters.k if engine.tells_k else identity.k
     if k is not None and told is not None and told != k:
         raise EnvironmentFault(f"{endpoint.base_url}: drafts {told} tokens a step, not {k}; mend --k, or drop it")
-    return Probe(identity, name, known)
+    return Probe(identity, name, known, told)
 
 
 def _require_totals(endpoint: Endpoint, engine: Engine) -> None:

@@ -22,7 +22,7 @@ from spec_eval.prompts import PromptsChanged
 from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
-from spec_eval.run import grading, planning, provenance, serving
+from spec_eval.run import grading, planning, provenance, same_server, serving
 from spec_eval.run.options import RunOptions
 from spec_eval.run.planning import Prepared
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
@@ -42,6 +42,7 @@ class _Session:
 
     number: int
     started: str
+    server_changes: tuple[str, ...] = ()
     records: list[RequestRecord] = field(default_factory=list)
     before: str | None = None
     after: str | None = None
@@ -113,7 +114,11 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         if not plan.cold_cache and engine.cools_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
         started = _now()
-        session = _Session(folder.start_session(started), started)
+        facts = same_server.facts(server, found)
+        changes = same_server.changes(folder.first_server(), facts, str(folder.path))
+        for change in changes:
+            progress.note(f"warning: the server is another than in the run's first session: {change}")
+        session = _Session(folder.start_session(started, facts, changes), started, changes)
         session.before = serving.settled(server.endpoint, engine)
         if session.before is not None:
             folder.write_scrape(session.number, "before", session.before)
@@ -242,6 +247,7 @@ def _end_session(folder: RunFolder, engine: Engine, server: serving.Server, sess
         aborted=session.aborted,
         reconciliation=result,
         loop_lag_p99_ms=session.lag_ms,
+        server_changes=session.server_changes,
     )
     folder.end_session(end)
     return end

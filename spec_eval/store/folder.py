@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,8 +105,18 @@ class RunFolder:
         found = (line.get("settings_sha256") for line in self._session_lines() if line.get("event") == "start")
         return next(found, None)
 
-    def start_session(self, started: str) -> int:
-        """Number of the session that begins now, from 1."""
+    def first_server(self) -> dict[str, Any] | None:
+        """What the server said of itself when the first session that kept it began; None before it."""
+        found = (line.get("server") for line in self._session_lines() if line.get("event") == "start")
+        return next((facts for facts in found if isinstance(facts, dict)), None)
+
+    def start_session(
+        self, started: str, server: dict[str, Any] | None = None, server_changes: Sequence[str] = ()
+    ) -> int:
+        """Number of the session that begins now, from 1.
+
+        server: what it says of itself. server_changes: what of that is other than in the first session, in words.
+        """
         # Until this session has ended in order, the run is not whole, whatever an earlier one found.
         for name in ("manifest.json", "requests.parquet"):
             (self.path / name).unlink(missing_ok=True)
@@ -114,7 +124,8 @@ class RunFolder:
         plan = self.plan()
         synthetic = {"synthetic": True} if plan.synthetic else {}
         start = {"event": "start", "session": number, "started": started, "settings_sha256": plan.settings_sha256}
-        self._append_session(start | synthetic)
+        about = {"server": server, "server_changes": list(server_changes)} if server is not None else {}
+        self._append_session(start | synthetic | about)
         return number
 
     def end_session(self, end: SessionEnd) -> None:

@@ -27,7 +27,10 @@ class Reconciliation(Stored):
 
 
 class SessionEnd(Stored):
-    """One stretch of driving. requests: lines written in it. aborted: requests in flight when it ended."""
+    """One stretch of driving. requests: lines written in it. aborted: requests in flight when it ended.
+
+    server_changes: what the server says of itself otherwise than in the run's first session, in words.
+    """
 
     session: int
     started: str
@@ -37,6 +40,7 @@ class SessionEnd(Stored):
     aborted: int
     reconciliation: Reconciliation
     loop_lag_p99_ms: float | None = None
+    server_changes: tuple[str, ...] = ()
 
 
 class Manifest(Stored):
