@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from spec_eval import acceptance, engines, guards
@@ -22,7 +20,7 @@ from spec_eval.prompts import PromptsChanged
 from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
-from spec_eval.run import grading, planning, provenance, same_server, serving
+from spec_eval.run import grading, interrupts, planning, provenance, same_server, serving
 from spec_eval.run.options import RunOptions
 from spec_eval.run.planning import Prepared
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
@@ -61,7 +59,7 @@ def start(options: RunOptions, progress: Progress) -> Finished:
         folder.write_plan(prepared.plan)
         try:
             return _drive(folder, prepared, progress)
-        except SpecEvalError:
+        except (SpecEvalError, KeyboardInterrupt):
             if not folder.server_log.exists():
                 folder.discard_unused()
             raise
@@ -98,7 +96,7 @@ def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finishe
         f"interrupted; what was measured is kept, go on with `spec-eval run --resume {folder.path}`"
     )
     try:
-        with _terminate_as_interrupt():
+        with interrupts.terminate_as_interrupt():
             return _session(folder, prepared, progress, interrupted)
     except KeyboardInterrupt:
         return Finished(folder, interrupted)
@@ -147,7 +145,13 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
             )
             error.__cause__ = fault
         try:
-            end = _end_session(folder, engine, server, session)
+            try:
+                result = _settled_counters(engine, server, session)
+            except KeyboardInterrupt:  # what the counters say now has to do
+                session.reason, error = "interrupted", error or interrupted
+                result = _settled_counters(engine, server, session)
+            with interrupts.held_back():
+                end = _end_session(folder, session, result)
         except OSError as full:
             error = error or RunNotWhole(
                 f"{full}; what was measured is kept, go on with `spec-eval run --resume {folder.path}`"
@@ -155,7 +159,8 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     if error is not None:
         return Finished(folder, error)
     folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
-    _write_manifest(folder, plan, engine, server, found, end)
+    with interrupts.held_back():
+        _write_manifest(folder, plan, engine, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
 
 
@@ -169,7 +174,7 @@ async def _all_cells(
     progress: Progress,
 ) -> None:
     plan = prepared.plan
-    _cancel_on_terminate()
+    interrupts.cancel_on_terminate()
     done = {r.unit: r for r in folder.records().records if r.settled}
     with folder.log() as log, progress.measuring(plan.planned(), list(done.values())) as show:
 
@@ -218,7 +223,7 @@ async def _all_cells(
                 session.lag_ms = lag.p99_ms
 
 
-def _end_session(folder: RunFolder, engine: Engine, server: serving.Server, session: _Session) -> SessionEnd:
+def _settled_counters(engine: Engine, server: serving.Server, session: _Session) -> Reconciliation:
     """Counters after, reconciled; a server may publish its last step a moment after the last answer."""
     deadline = time.monotonic() + (serving.SETTLE_S if session.reason == "finished" else 0.0)
     seen: dict[str, Any] | None = {}
@@ -233,9 +238,13 @@ def _end_session(folder: RunFolder, engine: Engine, server: serving.Server, sess
         )
         settled = result.status != "differs" and (engine.by_request or result.server == seen)
         if settled or time.monotonic() > deadline:
-            break
+            return result
         seen = result.server
         time.sleep(0.5)
+
+
+def _end_session(folder: RunFolder, session: _Session, result: Reconciliation) -> SessionEnd:
+    """Counters and the session's end, written."""
     if session.after is not None:
         folder.write_scrape(session.number, "after", session.after)
     end = SessionEnd(
@@ -322,20 +331,6 @@ def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
     )
 
 
-def _cancel_on_terminate() -> None:
-    """Inside the event loop SIGTERM cancels the work in order; an exception out of a signal handler would not."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    held = signal.getsignal(signal.SIGTERM)
-    assert task is not None
-
-    def restore(_task: asyncio.Task[None]) -> None:
-        loop.remove_signal_handler(signal.SIGTERM)
-        signal.signal(signal.SIGTERM, held)
-
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    task.add_done_callback(restore)
-
-
 @contextlib.contextmanager
 def _event_loop() -> Iterator[asyncio.Runner]:
     """uvloop where it is installed: half the processor time a chunk."""
@@ -347,23 +342,6 @@ def _event_loop() -> Iterator[asyncio.Runner]:
         factory = None
     with asyncio.Runner(loop_factory=factory) as runner:
         yield runner
-
-
-@contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM acts as Ctrl-C, so that a scheduler's end of a job keeps what was measured.
-
-    Raised here rather than sent on as SIGINT: a job in the background of a script ignores that one.
-    """
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    held = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, held)
 
 
 def _now() -> str:
