@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.errors import CheckFailed
 
 
@@ -44,13 +45,13 @@ def doctor(
     facts = {"engine": engine, "model": found.model, **about, "k": found.k}
     if form is Format.JSON:
         findings = [asdict(finding) for finding in found.findings]
-        print(json.dumps({**facts, "status": found.status, "findings": findings}, indent=2))
+        say(json.dumps({**facts, "status": found.status, "findings": findings}, indent=2))
     else:
         for name, value in facts.items():
-            print(printable(f"{name.replace('_', ' ')}: {'not known' if value is None else value}"))
+            say(printable(f"{name.replace('_', ' ')}: {'not known' if value is None else value}"))
         for finding in found.findings:
             remedy = f"; {finding.remedy}" if finding.remedy and finding.status is not Status.PASS else ""
-            print(printable(f"{finding.status.upper()}  {finding.check}: {finding.message}{remedy}"))
+            say(printable(f"{finding.status.upper()}  {finding.check}: {finding.message}{remedy}"))
     failed = [finding for finding in found.findings if finding.status is Status.FAIL]
     if failed:
         raise CheckFailed(

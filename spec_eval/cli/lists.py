@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spec_eval.cli.output import say
+
 if TYPE_CHECKING:
     from spec_eval.suite import DataSpec
 
@@ -39,11 +41,11 @@ def show(
 
     rows = {Thing.SUITES: _suites, Thing.ENGINES: _engines, Thing.PROFILES: _profiles, Thing.RECIPES: _recipes}[thing]()
     if form is Format.JSON:
-        print(json.dumps(rows, indent=2))
+        say(json.dumps(rows, indent=2))
         return
     for row in rows:
         facts = {name: value for name, value in row.items() if name != "name" and value is not None}
-        print(f"{row['name']}: {'; '.join(_words(name, value) for name, value in facts.items())}")
+        say(f"{row['name']}: {'; '.join(_words(name, value) for name, value in facts.items())}")
 
 
 def _words(name: str, value: object) -> str:

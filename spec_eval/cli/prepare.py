@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def prepare(
             break
         for note in done.notes:
             print(f"spec-eval: {note}", file=sys.stderr)
-        print(done.path, flush=True)
+        say(str(done.path))
     if missing:
         raise EnvironmentFault("; ".join(missing))
 
@@ -91,8 +92,8 @@ def prepare(
 def _forecast(published: "Published", *, with_tool: bool) -> None:
     from spec_eval.prompts import prepare as preparing
 
-    print(f"{published.config}: {len(published.rows)} rows, {len(published.waiting)} placeholders")
+    say(f"{published.config}: {len(published.rows)} rows, {len(published.waiting)} placeholders")
     for left in preparing.outlook(published):
-        print(f"  {left.words}")
+        say(f"  {left.words}")
     if with_tool and published.waiting:
-        print("  with --tool the whole config comes from it")
+        say("  with --tool the whole config comes from it")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
 
 if TYPE_CHECKING:
@@ -139,12 +140,12 @@ def _rendered(form: Format, reports: list["RunReport"], hardware: str | None) ->
 def _on_terminal() -> bool:
     import sys
 
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _put(text: str, output: Path | None) -> None:
     if output is None:
-        print(text, end="")
+        say(text, end="")
         return
     from spec_eval.store.folder import write_text
 

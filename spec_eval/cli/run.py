@@ -1,11 +1,13 @@
 """spec-eval run."""
 
-import sys
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spec_eval.cli.arguments import command_line, options_given
+from spec_eval.cli.output import say
 from spec_eval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    context: typer.Context,
     suite: Annotated[str | None, typer.Argument(help="a shipped suite (see `list suites`) or a .toml file")] = None,
     resume: Annotated[Path | None, typer.Option(help="run folder to go on with, at its own settings")] = None,
     engine: Annotated[str | None, typer.Option(help="the server's engine, or embedded")] = None,
@@ -69,7 +72,7 @@ def run(
     if resume is not None:
         if suite is not None:
             raise UsageError(f"{suite}: a resumed run keeps the suite of its plan; drop it or start a new run")
-        _refuse_settings_with_resume()
+        _refuse_settings_with_resume(context)
         _finish(running.resume(resume, Progress(), base_url=base_url))
         return
     if suite is None:
@@ -100,18 +103,21 @@ def run(
         max_failures=share(max_failures, "--max-failures"),
         trust_remote_code=trust_remote_code,
         api_key_env=api_key_env,
-        command=("spec-eval", *sys.argv[1:]),
+        command=command_line(context),
     )
     if dry_run:
-        print(running.dry_run(options))
+        say(running.dry_run(options))
         return
     _finish(running.start(options, Progress()))
 
 
 def _finish(finished: "Finished") -> None:
     """The run folder on stdout, the report on stderr and in the folder; then the verdict on the run itself."""
-    print(finished.folder.path, flush=True)
-    write_report(finished.folder)
+    try:
+        with contextlib.suppress(BrokenPipeError):  # the folder is named in the verdict too
+            say(str(finished.folder.path))
+    finally:
+        write_report(finished.folder)
     if finished.shortfall is not None:
         raise finished.shortfall
 
@@ -123,15 +129,14 @@ def write_report(folder: "RunFolder") -> "RunReport":
 
     report = tables.build(folder)
     folder.write_report(markdown.render([report]))
-    console.show([report], console.make(stderr=True))
+    with contextlib.suppress(OSError, SystemExit):  # nobody looks; the file has it
+        console.show([report], console.make(stderr=True))
     return report
 
 
-def _refuse_settings_with_resume() -> None:
+def _refuse_settings_with_resume(context: typer.Context) -> None:
     """A resumed run keeps its plan's settings; a setting given beside --resume would be ignored, so it is refused."""
-    allowed = {"--resume", "--base-url", "--debug"}
-    given = [a.partition("=")[0] for a in sys.argv[1:] if a.startswith("--")]
-    if extra := [name for name in given if name not in allowed]:
+    if extra := [name for name in options_given(context) if name not in ("--resume", "--base-url")]:
         raise UsageError(
             f"{', '.join(extra)}: a resumed run keeps the settings of its plan; drop them or start a new run"
         )

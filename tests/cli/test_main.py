@@ -27,10 +27,10 @@ def outcome(argv: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, s
 
 
 def raising(error: BaseException) -> Callable[..., None]:
-    def app(*_args: object, **_more: object) -> None:
+    def dispatch(*_args: object) -> None:
         raise error
 
-    return app
+    return dispatch
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,21 @@ def raising(error: BaseException) -> Callable[..., None]:
 def test_each_error_has_its_exit_code_and_one_line(
     error: SpecEvalError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "app", raising(error))
+    monkeypatch.setattr(cli, "dispatch", raising(error))
     assert outcome([], capsys) == (code, "", f"spec-eval: {error}\n")
 
 
 def test_a_message_of_several_lines_becomes_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "app", raising(UsageError("first\n  second\tthird")))
+    monkeypatch.setattr(cli, "dispatch", raising(UsageError("first\n  second\tthird")))
     assert outcome([], capsys)[2] == "spec-eval: first second third\n"
 
 
 def test_a_fault_of_ours_is_one_line_too_and_a_traceback_with_debug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "app", raising(ZeroDivisionError("oops")))
+    monkeypatch.setattr(cli, "dispatch", raising(ZeroDivisionError("oops")))
     code, out, err = outcome([], capsys)
     assert (code, out) == (1, "")
     assert err.startswith("spec-eval: unexpected ZeroDivisionError: oops")
@@ -71,18 +71,70 @@ def test_a_fault_of_ours_is_one_line_too_and_a_traceback_with_debug(
 
 
 def test_ctrl_c_is_a_run_that_is_not_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cli, "app", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(cli, "dispatch", raising(KeyboardInterrupt()))
     assert outcome([], capsys) == (ExitCode.NOT_WHOLE, "", "spec-eval: interrupted\n")
 
 
 def test_a_reader_that_left_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cli, "app", raising(BrokenPipeError()))
+    monkeypatch.setattr(cli, "dispatch", raising(BrokenPipeError()))
     assert outcome([], capsys) == (0, "", "")
 
 
-def test_leaving_with_a_code_keeps_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cli, "app", raising(typer.Exit(3)))
-    assert outcome([], capsys) == (3, "", "")
+def of_one_verb(action: Callable[[], None]) -> typer.Typer:
+    app = typer.Typer()
+    app.command()(action)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (typer.Exit(3), (3, "", "")),
+        (KeyboardInterrupt(), (5, "", "spec-eval: interrupted\n")),
+        (BrokenPipeError(32, "Broken pipe"), (0, "", "")),
+        (SystemExit(7), (7, "", "")),
+        (
+            OSError(24, "Too many files"),
+            (
+                4,
+                "",
+                "spec-eval: [Errno 24] Too many files; mend that and run again, or see with --debug where it was\n",
+            ),
+        ),
+    ],
+)
+def test_what_a_verb_ends_with_is_not_turned_into_another_code(
+    error: BaseException,
+    expected: tuple[int, str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def verb() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", of_one_verb(verb))
+    assert outcome([], capsys) == expected
+
+
+def test_a_library_that_leaves_because_of_a_broken_pipe_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def verb() -> None:
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            raise SystemExit(1)  # noqa: B904 # as rich does it
+
+    monkeypatch.setattr(cli, "app", of_one_verb(verb))
+    assert outcome([], capsys) == (0, "", "")
+
+
+def test_no_verb_is_the_help_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    helped = outcome(["--help"], capsys)
+    code, out, err = outcome([], capsys)
+    assert (code, out) == (2, "")
+    assert err.splitlines() == helped[1].splitlines()
+    assert err.startswith("Usage: spec-eval [OPTIONS] COMMAND [ARGS]...\n")
 
 
 @pytest.mark.parametrize(
