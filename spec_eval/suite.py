@@ -44,6 +44,9 @@ class DataSpec(Frozen):
     def _one_source(self) -> "DataSpec":
         if (self.file is None) == (self.hub is None):
             raise ValueError("data needs exactly one of file and hub")
+        beside = ("config", "split", "revision", "hub_files", "local", "local_sha256", "standin")
+        if self.file is not None and (extra := [name for name in beside if getattr(self, name)]):
+            raise ValueError(f"data.{extra[0]} is for data.hub and has no effect beside data.file; drop it")
         if self.hub is not None and (self.revision is None or self.split is None):
             raise ValueError("data.hub needs data.revision and data.split")
         return self
@@ -71,6 +74,8 @@ class PromptSpec(Frozen):
     def _one_way(self) -> "PromptSpec":
         if sum(way is not None for way in (self.template, self.turns, self.messages)) != 1:
             raise ValueError("prompt needs exactly one of template, turns and messages")
+        if self.category is not None and self.category_name is not None:
+            raise ValueError("prompt has both category and category_name; drop one")
         return self
 
 
@@ -146,6 +151,14 @@ class CellSpec(Frozen):
     concurrency: int | None = Field(default=None, gt=0)
     repeats: int | None = Field(default=None, gt=0)
     select: Select | None = None
+
+    @model_validator(mode="after")
+    def _order_has_an_effect(self) -> "CellSpec":
+        if self.order and self.rows == "cell":
+            raise ValueError('order has no effect on one row; set rows = "category" or drop it')
+        if doubled := {name for name in self.order if self.order.count(name) > 1}:
+            raise ValueError(f"order names {min(doubled)!r} twice")
+        return self
 
 
 class CompoundSuite(Frozen):

@@ -283,3 +283,28 @@ def test_cells_of_every_shipped_card_name_shipped_suites() -> None:
         for cell in card.cells:
             assert suite.find(cell.suite).simple.name == cell.suite
             assert cell.rows == "cell" or len(set(cell.order)) == 11
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('file = "tea.jsonl"', 'file = "tea.jsonl"\nlocal = ["x.jsonl"]', "data.local is for data.hub"),
+        ('file = "tea.jsonl"', 'file = "tea.jsonl"\nsplit = "test"', "data.split is for data.hub"),
+        ('file = "tea.jsonl"', 'file = "tea.jsonl"\nrevision = "c0ffee0"', "data.revision is for data.hub"),
+        ('id = "id"', 'id = "id"\ncategory = "kind"\ncategory_name = "tea"', "both category and category_name"),
+    ],
+)
+def test_a_key_that_another_one_makes_void_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    message = refusal(tmp_path, GOOD.replace(old, new))
+    assert says in message
+    assert "drop" in message
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [('order = ["green"]', "order has no effect on one row"), ('rows = "category"\norder = ["a", "a"]', "'a' twice")],
+)
+def test_an_order_that_cannot_be_followed_is_refused(tmp_path: Path, more: str, says: str) -> None:
+    cell = f'[[cells]]\nid = "tea"\nsuite = "tea.toml"\ntable = "T"\ntitle = "Tea"\n{more}\n'
+    text = f'schema_version = 1\nname = "card"\ntitle = "Card"\n[sampling]\ntemperature = 0.0\n{cell}'
+    assert says in refusal(tmp_path, text)

@@ -22,18 +22,28 @@ _ADAPTERS: dict[str, Callable[[Row], Row]] = {
 
 
 def conversations(
-    rows: Iterable[tuple[str, Row | Problem]], prompt: PromptSpec, source: str, *, first_turn_only: bool = False
+    rows: Iterable[tuple[str, Row | Problem]],
+    prompt: PromptSpec,
+    source: str,
+    *,
+    first_turn_only: bool = False,
+    subcategory_needed: bool = True,
 ) -> Iterator[Conversation]:
-    """One conversation a row; every row that cannot be one is named in a single UsageError at the end."""
+    """One conversation a row; every row that cannot be one is named in a single UsageError at the end.
+
+    subcategory_needed: whether any row must have that column. Other editions of a known set leave it out.
+    """
     problems: list[str] = []
     masked: Counter[str] = Counter()
     seen: dict[str, str] = {}
     count = 0
+    labelled = prompt.subcategory is None or not subcategory_needed
     for number, (where, row) in enumerate(rows):
         count += 1
         if isinstance(row, Problem):
             problems.append(f"{where}: {row.text}")
             continue
+        labelled = labelled or prompt.subcategory in row
         try:
             conversation = _build(row, number, prompt, first_turn_only)
         except speed_bench.Masked as placeholder:
@@ -51,6 +61,8 @@ def conversations(
         problems.insert(0, speed_bench.describe(masked, count))
         refuse(source, problems, speed_bench.REMEDY)
     refuse(source, problems)
+    if count and not labelled:
+        raise UsageError(f"{source}: no row has a column {prompt.subcategory!r}; mend prompt.subcategory of the suite")
 
 
 def check_spec(prompt: PromptSpec, where: str) -> None:

@@ -32,7 +32,13 @@ def load(
         found: Iterable[tuple[str, rows.Row | rows.Problem]] = (
             rows.read(paths) if paths else hub.read(suite.data, trust_remote_code=trust_remote_code)
         )
-        return build.conversations(found, suite.prompt, source, first_turn_only=suite.first_turn_only)
+        return build.conversations(
+            found,
+            suite.prompt,
+            source,
+            first_turn_only=suite.first_turn_only,
+            subcategory_needed=not file.is_shipped,
+        )
 
     entries = index(reread())
     if not entries:

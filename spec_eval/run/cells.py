@@ -121,9 +121,11 @@ def _of_card(card: CompoundSuite, spec: CellSpec, file: SuiteFile, given: Sampli
 
 def _select(whole: PromptSet, wanted: _Wanted, limit: int | None) -> PromptSet:
     known = {entry.category for entry in whole.entries}
-    if unknown := [name for name in wanted.select.categories if name not in known]:
-        hint = toml.nearest(unknown[0], sorted(known))
-        raise UsageError(f"{whole.source}: no rows of {', '.join(unknown)}, which {wanted.id} selects{hint}")
+    # Made-up rows need not have every category of the real set, which a card's order names.
+    for names, verb in ((wanted.select.categories, "selects"), (() if whole.standin else wanted.order, "orders")):
+        if unknown := [name for name in names if name not in known]:
+            hint = toml.nearest(unknown[0], sorted(known))
+            raise UsageError(f"{whole.source}: no rows of {', '.join(unknown)}, which {wanted.id} {verb}{hint}")
     return whole.selected(wanted.select.categories, wanted.select.first).limited(limit)
 
 

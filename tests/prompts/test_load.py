@@ -247,3 +247,16 @@ def test_data_as_people_really_have_it(tmp_path: Path) -> None:
         "categories 'Coding ', 'coding' differ only by case or space and are kept apart",
         "1 rows have no category and are counted under (none)",
     )
+
+
+def test_a_subcategory_that_no_row_has_is_a_fault_of_the_suite(tmp_path: Path) -> None:
+    written(tmp_path / "tea.jsonl", [*ROWS[:5], {**ROWS[5], "part": ""}])
+    one = suite_file(tmp_path, file="tea.jsonl")
+    for name in ("part", "id"):
+        prompt = one.simple.prompt.model_copy(update={"subcategory": name})
+        good = one.model_copy(update={"suite": one.simple.model_copy(update={"prompt": prompt})})
+        assert len(load(good).entries) == 6
+    prompt = one.simple.prompt.model_copy(update={"subcategory": "parrt"})
+    bad = one.model_copy(update={"suite": one.simple.model_copy(update={"prompt": prompt})})
+    with pytest.raises(UsageError, match=r"tea.jsonl: no row has a column 'parrt'; mend prompt.subcategory"):
+        load(bad)

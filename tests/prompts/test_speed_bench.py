@@ -103,7 +103,7 @@ def test_answers_that_were_prepared_along_are_not_sent(tmp_path: Path) -> None:
         {"role": "assistant", "content": "CANNED"},
         {"role": "user", "content": "And now?"},
     ]
-    (got,) = loaded(tmp_path, [{"question_id": "a", "category": "qa", "messages": talk}])
+    (got,) = loaded(tmp_path, [{"question_id": "a", "category": "qa", "sub_category": "a", "messages": talk}])
     assert [turn[0]["content"] for turn in got.turns] == ["Hello?", "And now?"]
 
 

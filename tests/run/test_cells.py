@@ -244,3 +244,9 @@ def test_cell_of_an_unknown_suite_names_the_nearest(folder: Path) -> None:
 def test_shipped_card_without_its_data_is_a_fault_of_the_place(name: str, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="--data-dir"):
         lay_out(suite.find(name), RunOptions(suite=name, data_dir=tmp_path))
+
+
+def test_a_misspelt_category_in_an_order_is_refused(folder: Path) -> None:
+    (folder / "card.toml").write_text(CARD.replace('["green", "black"]', '["gren", "black"]', 1), "utf-8")
+    with pytest.raises(UsageError, match="no rows of gren, which tea-cold orders, did you mean 'green'"):
+        laid(folder)
