@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from spec_eval import jsontext
 from spec_eval.drivers.sse import DONE, EventSplitter
 from spec_eval.engines import CounterReader
 from spec_eval.engines.endpoint import head
@@ -152,8 +153,11 @@ def _words(value: object) -> str:
 def _parse(event: bytes) -> dict[str, Any]:
     try:
         parsed = from_json(event)
-    except ValueError as error:
-        raise AnswerError(f"not JSON: {head(event.decode(errors='replace'))}") from error
+    except ValueError:
+        try:
+            parsed = jsontext.loads(event)  # slower, and takes half a surrogate pair, which a server may well send
+        except ValueError as error:
+            raise AnswerError(f"not JSON: {head(event.decode(errors='replace'))}") from error
     if not isinstance(parsed, dict):
         raise AnswerError(f"not a JSON object: {head(event.decode(errors='replace'))}")
     return parsed

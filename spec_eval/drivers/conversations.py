@@ -148,10 +148,15 @@ async def _turn(
 
 
 def _answer(record: RequestRecord, job: Job) -> Message:
-    message = {"role": "assistant", "content": record.text or ""}
+    message = {"role": "assistant", "content": _sendable(record.text or "")}
     if job.reasoning_in_history and record.reasoning_text:
-        message["reasoning_content"] = record.reasoning_text
+        message["reasoning_content"] = _sendable(record.reasoning_text)
     return message
+
+
+def _sendable(text: str) -> str:
+    """With half a surrogate pair as a replacement character, and two halves that belong together as one."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 async def _ask(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from spec_eval import jsontext
 from spec_eval.errors import EnvironmentFault, UsageError
 
 TIMEOUT_S = 30.0
@@ -63,7 +64,7 @@ class Endpoint:
         """The parsed answer to a POST, or None where the server does not offer this."""
         try:
             reply = self._ask(path, json.dumps(body).encode(), TIMEOUT_S)
-            return json.loads(reply.text) if reply.status == 200 else None
+            return jsontext.loads(reply.text) if reply.status == 200 else None
         except (EnvironmentFault, json.JSONDecodeError):
             return None
 
@@ -103,7 +104,7 @@ class Endpoint:
         if reply.status != 200:
             raise EnvironmentFault(f"{self.root}{path}: http {reply.status}: {head(reply.text)}; is this the server?")
         try:
-            return json.loads(reply.text)
+            return jsontext.loads(reply.text)
         except json.JSONDecodeError as error:
             raise EnvironmentFault(
                 f"{self.root}{path}: not JSON but {head(reply.text)!r}; is this the server's port?"
@@ -113,7 +114,7 @@ class Endpoint:
         """The parsed body, or None where the server does not offer this."""
         reply = self.get(path)
         try:
-            return json.loads(reply.text) if reply.status == 200 else None
+            return jsontext.loads(reply.text) if reply.status == 200 else None
         except json.JSONDecodeError:
             return None
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from spec_eval import jsontext
 from spec_eval.errors import UsageError
 from spec_eval.prompts import mrcr, mt_bench, speed_bench
 from spec_eval.prompts.conversation import Conversation, Message
@@ -126,7 +127,7 @@ def _messages(value: object) -> tuple[Message, ...]:
     """A list of messages, perhaps as JSON text, in the order given: nobody says that user and assistant alternate."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = jsontext.loads(value)
         except json.JSONDecodeError as error:
             raise ValueError(f"messages are not JSON ({error.msg})") from error
     if not isinstance(value, list) or not value:

@@ -1,10 +1,10 @@
 """A suite's data, from wherever it lies, as a checked PromptSet."""
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from spec_eval import jsontext
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.prompts import build, hub, rows
 from spec_eval.prompts.conversation import Conversation, PromptSet, index, index_sha256
@@ -70,7 +70,7 @@ def _preparation(paths: list[Path]) -> dict[str, Any] | None:
         if not sidecar.is_file():
             continue
         try:
-            about: dict[str, Any] = json.loads(sidecar.read_text(encoding="utf-8"))
+            about: dict[str, Any] = jsontext.loads(sidecar.read_text(encoding="utf-8"))
             promised = about["sha256"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{sidecar}: not readable ({error}); prepare the set again") from error

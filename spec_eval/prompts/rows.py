@@ -7,13 +7,14 @@ would change the figure.
 
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
+from spec_eval import jsontext
 from spec_eval.errors import EnvironmentFault, UsageError
 
 Row = dict[str, Any]
@@ -73,10 +74,10 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row | Problem]]:
 
 def _parse(line: bytes) -> Row | Problem:
     try:
-        row = json.loads(line.decode())
+        row = jsontext.loads(line.decode())
     except UnicodeDecodeError as error:
         return Problem(f"not UTF-8 at byte {error.start + 1}")
-    except json.JSONDecodeError as error:
+    except JSONDecodeError as error:
         return Problem(f"not JSON ({error.msg} at column {error.colno})")
     return row if isinstance(row, dict) else Problem("not a JSON object")
 

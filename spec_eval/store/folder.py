@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from spec_eval import jsontext
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.store.manifest import Manifest, SessionEnd
 from spec_eval.store.parquet import write_parquet
@@ -92,8 +93,12 @@ class RunFolder:
     def grades(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
         """By unit (cell_id, prompt_id, turn, repeat)."""
         path = self.path / "grades.jsonl"
-        lines = [json.loads(line) for line in path.read_bytes().splitlines() if line] if path.is_file() else []
-        return {(line["cell_id"], line["prompt_id"], line["turn"], line["repeat"]): line for line in lines}
+        try:
+            text = path.read_bytes() if path.is_file() else b""
+            lines = [jsontext.loads(line) for line in text.split(b"\n") if line]
+            return {(line["cell_id"], line["prompt_id"], line["turn"], line["repeat"]): line for line in lines}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path}: {error}; the file is damaged, without it grades are left out") from error
 
     def discard_unused(self) -> None:
         """Remove the folder of a run that never sent a request; one that holds anything measured stays."""
@@ -146,7 +151,7 @@ class RunFolder:
         lines = []
         for line in path.read_bytes().split(b"\n") if path.is_file() else []:
             with contextlib.suppress(ValueError):  # torn by a kill
-                lines.append(json.loads(line))
+                lines.append(jsontext.loads(line))
         return [line for line in lines if isinstance(line, dict)]
 
     def _append_session(self, line: dict[str, Any]) -> None:
@@ -168,7 +173,7 @@ class RunFolder:
     def _read(self, name: str, model: type[S]) -> S:
         path = self.path / name
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = jsontext.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise UsageError(f"{path}: {error}; the file is damaged") from error
         version = content.get("schema_version") if isinstance(content, dict) else None

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from types import TracebackType
 
+from spec_eval import jsontext
 from spec_eval.errors import UsageError
 
 NAME = "run.lock"
@@ -62,7 +63,7 @@ class RunLock:
 
 def _owner(path: Path) -> tuple[str, int] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = jsontext.loads(path.read_text(encoding="utf-8"))
         return str(content["host"]), int(content["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from spec_eval import jsontext
 from spec_eval.errors import UsageError
 from spec_eval.records import SCHEMA_VERSION, RequestRecord
 
@@ -84,7 +85,7 @@ def read_records(path: Path) -> Records:
 
 
 def _decode(line: bytes, number: int, path: Path) -> dict[str, object]:
-    row = json.loads(line)
+    row = jsontext.loads(line)
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     version = row.get("schema_version")

@@ -148,6 +148,11 @@ def test_an_error_after_200_is_a_failure_with_the_servers_words(data: bytes) -> 
         (b"data: {'choices': []}\n\n", "not JSON: {'choices': []}"),
         (b"data: [1, 2]\n\n", "not a JSON object: [1, 2]"),
         (b"data: null\n\n", "not a JSON object: null"),
+        (
+            b'data: {"choices": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n",
+            'not JSON: {"choices": ' + "[" * 188 + "…",
+        ),
+        (b'data: {"choices": ' + b"9" * 5000 + b"}\n\n", 'not JSON: {"choices": ' + "9" * 188 + "…"),
         (b"data: \xff\xfe\n\n", "not JSON: \ufffd\ufffd"),
     ],
 )
@@ -245,3 +250,15 @@ def test_usage_that_is_no_table_is_as_good_as_none() -> None:
     found = streamed(event({"content": "x"}), b'data: {"choices":[],"usage":[1]}\n\n', DONE)
     assert found.count("completion_tokens") is None
     assert not is_count(True)
+
+
+def test_half_a_surrogate_pair_in_a_text_is_kept() -> None:
+    split = rb'data: {"choices":[{"delta":{"content":"a\ud83d"}}]}' + b"\n\n"
+    rest = rb'data: {"choices":[{"delta":{"content":"\ude00b"}}]}' + b"\n\n"
+    found = streamed(split, event({"content": "é"}), rest, DONE)
+    assert found.text == ["a\ud83d", "é", "\ude00b"]
+
+
+def test_a_whole_body_that_is_nested_too_deeply_is_not_read() -> None:
+    with pytest.raises(AnswerError, match=r"^not JSON: "):
+        answer().whole(b'{"choices": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001)

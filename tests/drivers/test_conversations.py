@@ -8,6 +8,7 @@ import pytest
 
 from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, LoopLag, ServerGone, drive, loop_lag, request_seed
+from spec_eval.drivers.room import Room
 from spec_eval.engines import ENGINES
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.prompts import Conversation
@@ -263,3 +264,19 @@ def test_loop_lag_is_a_percentile_and_null_without_samples() -> None:
     assert LoopLag().p99_ms is None
     assert LoopLag([3.0]).p99_ms == 3.0
     assert LoopLag([float(i) for i in range(200, 0, -1)]).p99_ms == 198.0  # 198 of 200 samples lie at or below it
+
+
+async def test_half_a_surrogate_pair_goes_into_the_history_as_a_replacement_character() -> None:
+    texts = [rb"a\ud800b", rb"\ud83d\ude00", rb"c\udfff"]
+    streams = [
+        b'data: {"choices":[{"delta":{"content":"' + text + b'"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        for text in texts
+    ]
+    with LlamaCppServer(lambda ask: Reply(stream=streams[ask.number])) as server:
+        work = replace(
+            job([conversation("a", turns=3)]), room=Room(ENGINES["llamacpp"], Endpoint(server.root), "tiny", 20, 4)
+        )
+        records = await driven(server, work)
+    assert [r.text for r in records] == ["a\ud800b", "\U0001f600", "c\udfff"]
+    sent = [m["content"] for m in server.asks[-1].body["messages"] if m["role"] == "assistant"]
+    assert sent == ["a\ufffdb", "\U0001f600"]

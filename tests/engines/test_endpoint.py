@@ -239,3 +239,12 @@ def test_key_in_the_place_of_its_variable_is_refused_without_repeating_it() -> N
 def test_servers_words_are_shown_without_the_key() -> None:
     endpoint = Endpoint.at("http://127.0.0.1:9", "sk-1")
     assert endpoint.scrubbed("Bearer sk-1 refused") == "Bearer *** refused"
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"[" * 300 + b"]" * 300, b"9" * 5000])
+def test_json_that_cannot_be_read_is_one_fault(body: bytes) -> None:
+    with serving({"/x": (200, body)}) as root:
+        endpoint = Endpoint(root)
+        assert endpoint.get_json_or_none("/x") is None
+        with pytest.raises(EnvironmentFault, match="/x: not JSON but"):
+            endpoint.get_json("/x")

@@ -192,3 +192,18 @@ def test_no_problem_is_no_refusal() -> None:
     rows.refuse("x", [], "mend it")
     with pytest.raises(UsageError, match=r"^x: a; b; mend it$"):
         rows.refuse("x", ["a", "b"], "mend it")
+
+
+def test_a_line_that_is_nested_too_deeply_or_counts_too_far_is_named(tmp_path: Path) -> None:
+    deep = b'{"q": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    path = written(tmp_path, b'{"q": "a"}\n' + deep + b'\n{"q": ' + b"9" * 5000 + b"}\n")
+    message = refused(path)
+    assert message.startswith(
+        "tea: tea.jsonl: line 2: not JSON (nested too deeply at column 1); tea.jsonl: line 3: not"
+    )
+
+
+def test_messages_that_are_nested_too_deeply_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps({"m": "[" * 100_000}).encode())
+    with pytest.raises(UsageError, match=r"line 1: messages are not JSON \(nested too deeply\)"):
+        list(conversations(rows.read([path]), PromptSpec(messages="m"), "tea"))

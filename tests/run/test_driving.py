@@ -464,3 +464,21 @@ def test_a_disk_that_fills_up_ends_the_run_in_order(tmp_path: Path, monkeypatch:
     assert len(finished.folder.records().records) == 2
     (end,) = finished.folder.session_ends()
     assert (end.reason, end.requests) == ("fault", 2)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Reply(stream=b'data: {"choices": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n"),
+        Reply(plain=b"[" * 100_000 + b"]" * 100_000),
+        Reply(status=400, plain=b'{"error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+        Reply(stream=b'data: {"choices":[],"timings":' + b'{"a":' * 190 + b"1" + b"}" * 191 + b"\n\n"),
+    ],
+    ids=["events", "body", "error", "deep but readable, and cut"],
+)
+def test_an_answer_nested_too_deeply_is_one_failure_and_loses_nothing(tmp_path: Path, odd: Reply) -> None:
+    with LlamaCppServer(for_prompts({2: odd})) as server:
+        finished = start(server, tmp_path, max_failures=0.5)
+    assert finished.shortfall is None
+    assert [row["prompt_id"] for row in lines(finished.folder) if row["status"] == "failed"] == ["p2"]
+    assert ok_units(finished.folder) == Counter({f"p{i}": 1 for i in (0, 1, 3, 4, 5)})

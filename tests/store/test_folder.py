@@ -198,3 +198,20 @@ def test_text_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
         write_text(tmp_path, "text")
     with pytest.raises(UsageError, match="cannot be written"):
         write_text(tmp_path / "nowhere" / "report.md", "text")
+
+
+def test_a_file_nested_too_deeply_is_damaged(tmp_path: Path) -> None:
+    folder = planned(tmp_path)
+    for name, read in (("plan.json", folder.plan), ("manifest.json", folder.manifest)):
+        (tmp_path / name).write_text(
+            '{"schema_version": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}", encoding="utf-8"
+        )
+        with pytest.raises(UsageError, match=f"{name}: nested too deeply.*; the file is damaged"):
+            read()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"cell_id": "c"}', "[" * 5000])
+def test_broken_grades_are_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "grades.jsonl").write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"grades\.jsonl: .*the file is damaged"):
+        RunFolder(tmp_path).grades()

@@ -189,3 +189,20 @@ def test_run_taken_up_again_after_its_server_died(path: Path) -> None:
     assert [r.counters.accepted for r in read.records if r.counters] == [16, 16, 5, 5]
     assert [unit[1] for unit in read.doubles] == ["s0"]
     assert (read.lines, len(read.set_aside)) == (6, 1)
+
+
+def test_a_line_nested_too_deeply_is_set_aside_and_no_other(path: Path) -> None:
+    written(path, ONE)
+    deep = b'{"schema_version": 1, "raw_counters": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    path.write_bytes(path.read_bytes() + deep + line(TWO))
+    found = read_records(path)
+    assert found.records == (ONE, TWO)
+    assert found.set_aside == (
+        "requests.jsonl: line 2 not readable (nested too deeply: line 1 column 1 (char 0)) set aside",
+    )
+
+
+def test_a_text_with_half_a_surrogate_pair_comes_back(path: Path) -> None:
+    odd = answered(from_histogram((1, 1)), prompt_id="odd", text="a\ud800", raw_counters={"note": "\udfff"})
+    assert read_records(written(path, odd)).records == (odd,)
+    assert json.loads(path.read_bytes())["text"] == "a\ud800"
