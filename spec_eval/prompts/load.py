@@ -120,17 +120,29 @@ def _local_paths(file: SuiteFile, data_dir: Path | None) -> list[Path]:
 
 
 def is_standin(paths: list[Path], data_dir: Path) -> bool:
-    """Whether a folder between the files and `data_dir` calls itself a stand-in, by name or in its README."""
+    """Whether a folder between the files and `data_dir` calls itself a stand-in, by name or in its README.
+
+    So does what any of them links to; and of files that links take out of `data_dir`, any folder above, by name.
+    """
     for path in paths:
-        for folder in path.parents:
-            if any(word in folder.name.lower() for word in STANDIN_WORDS):
-                return True
-            readme = folder / "README.md"
-            if readme.is_file() and any(w in readme.read_text(errors="replace").lower() for w in STANDIN_WORDS):
-                return True
-            if folder == data_dir:
-                break
+        folders = [folder for folder in path.parents if folder == data_dir or folder.is_relative_to(data_dir)]
+        real = path.resolve()
+        linked = {real.parent, *(folder.resolve() for folder in folders)}
+        beyond = () if real.is_relative_to(data_dir.resolve()) else real.parents
+        if any(map(_calls_itself_standin, {*folders, *linked})) or any(map(_is_called_standin, beyond)):
+            return True
     return False
+
+
+def _calls_itself_standin(folder: Path) -> bool:
+    readme = folder / "README.md"
+    if _is_called_standin(folder):
+        return True
+    return readme.is_file() and any(w in readme.read_text(errors="replace").lower() for w in STANDIN_WORDS)
+
+
+def _is_called_standin(folder: Path) -> bool:
+    return any(word in folder.name.lower() for word in STANDIN_WORDS)
 
 
 def _source(suite: Suite, paths: list[Path], standin: bool) -> str:

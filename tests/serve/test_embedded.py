@@ -2,6 +2,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -53,8 +54,13 @@ def test_a_model_that_is_not_there_names_where_it_was_said(tmp_path: Path, monke
     with pytest.raises(UsageError, match=r"--model .*: no such file"):
         find_model(TARGET, str(tmp_path))
     monkeypatch.setenv(MODEL_VARIABLE, "none.gguf")
-    with pytest.raises(UsageError, match=f"{MODEL_VARIABLE} none.gguf: no such file"):
+    with pytest.raises(UsageError, match=f"^{MODEL_VARIABLE} none.gguf: no such file"):
         find_model(TARGET, None)
+    planned = str(Path("none.gguf").resolve())  # as a plan keeps what the variable said
+    with pytest.raises(UsageError, match=f"^{MODEL_VARIABLE} {re.escape(planned)}: no such file"):
+        find_model(TARGET, planned)
+    with pytest.raises(UsageError, match=r"^--model other\.gguf: no such file"):
+        find_model(TARGET, "other.gguf")
 
 
 def test_a_model_is_found_in_its_package_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
