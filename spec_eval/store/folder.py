@@ -20,6 +20,8 @@ from spec_eval.store.plan import Plan, Stored
 from spec_eval.store.requests import Records, RequestLog, read_records
 
 S = TypeVar("S", bound=Stored)
+# Characters. Names of 255 bytes are the usual limit, of 143 on some encrypted disks; time and number come on top.
+_LONGEST_LABEL = 100
 
 
 class RunFolder:
@@ -200,7 +202,7 @@ def write_text(path: Path, text: str) -> None:
 def new_run_folder(results: Path, label: str, now: datetime | None = None) -> RunFolder:
     """A fresh folder under `results`, named by time and label; EnvironmentFault where it cannot be written."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
-    name = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', label).strip('-')}"
+    name = f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]+', '-', label).strip('-')[:_LONGEST_LABEL].rstrip('-')}"
     try:
         results.mkdir(parents=True, exist_ok=True)
         for attempt in range(100):

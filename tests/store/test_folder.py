@@ -33,6 +33,11 @@ def test_label_cannot_leave_the_folder(tmp_path: Path) -> None:
     assert "/" not in folder.path.name
 
 
+def test_a_long_label_is_cut(tmp_path: Path) -> None:
+    names = [new_run_folder(tmp_path, f"smoke-{'x' * 93}-{'y' * 500}{end}", NOW).path.name for end in ("1", "2")]
+    assert names == [f"20300102-030405-smoke-{'x' * 93}", f"20300102-030405-smoke-{'x' * 93}.2"]
+
+
 def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
     names = [new_run_folder(tmp_path, "smoke", NOW).path.name for _ in range(3)]
     assert names == ["20300102-030405-smoke", "20300102-030405-smoke.2", "20300102-030405-smoke.3"]
