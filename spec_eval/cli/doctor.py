@@ -27,7 +27,9 @@ def doctor(
     model: Annotated[str | None, typer.Option(help="served model name")] = None,
     k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step that you expect")] = None,
     form: Annotated[Format, typer.Option("--format")] = Format.TEXT,
-    api_key_env: Annotated[str, typer.Option(help="environment variable with the server's key")] = "OPENAI_API_KEY",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="environment variable with the server's key; else OPENAI_API_KEY, where it is set")
+    ] = None,
 ) -> None:
     """Ask a server, in five requests, whether a run against it would measure anything."""
     import json

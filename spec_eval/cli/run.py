@@ -63,7 +63,9 @@ def run(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="let a data set run code of its own")
     ] = False,
-    api_key_env: Annotated[str, typer.Option(help="environment variable with the server's key")] = "OPENAI_API_KEY",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="environment variable with the server's key; else OPENAI_API_KEY, where it is set")
+    ] = None,
 ) -> None:
     """Drive a suite against a server and keep every counter. Prints the run folder; the table goes to stderr."""
     from spec_eval import run as running

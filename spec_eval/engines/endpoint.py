@@ -14,6 +14,7 @@ from spec_eval.errors import EnvironmentFault, UsageError
 
 TIMEOUT_S = 30.0
 HEAD = 200
+KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Endpoint:
             )
         except ValueError:
             usable = False
+        if set(url) & set("?#"):
+            raise UsageError("--base-url: has a query or a fragment; give scheme, host, port and path alone")
         if not usable:
             raise UsageError(f"--base-url {url}: not a web address; write it as http://127.0.0.1:8000/v1")
         return cls(url.rstrip("/").removesuffix("/v1").rstrip("/"), api_key)
@@ -147,15 +150,22 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def key_from_environment(variable: str | None) -> str | None:
-    """The server's key, or None where the variable is not set; UsageError never repeats what it was given."""
+    """The server's key; None where no variable was named and the usual one, OPENAI_API_KEY, is not set.
+
+    UsageError where a named one is not set; it never repeats what it was given, which may be the key itself.
+    """
     if variable is None:
-        return None
+        return key_from_environment(KEY_VARIABLE) if os.environ.get(KEY_VARIABLE, "").strip() else None
     if not variable.isidentifier():
         raise UsageError("--api-key-env: not the name of a variable; put the key into one, and give that name")
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not (key.isprintable() and " " not in key):
         raise UsageError(f"{variable}: holds characters that no key has; set it again")
-    return key or None
+    if not key:
+        raise UsageError(
+            "--api-key-env: no variable of that name is set; put the server's key into it, or drop the option"
+        )
+    return key
 
 
 def head(text: str, length: int = HEAD) -> str:

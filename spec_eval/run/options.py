@@ -33,7 +33,7 @@ class RunOptions:
     first_turn_only: bool = False
     reasoning_in_history: bool = False
     trust_remote_code: bool = False
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str | None = None
     command: tuple[str, ...] = ()
 
     def overrides(self) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def test_standard_output_is_the_run_folder_and_nothing_else(face: Face, suite: s
     assert plan["command"][:3] == ["spec-eval", "run", suite]
 
 
-def test_every_option_reaches_the_plan(face: Face, suite: str) -> None:
+def test_every_option_reaches_the_plan(face: Face, suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-1")
     given = ["--model", "tiny", "--drafter", "eagle", "--k", "4", "--limit", "2", "--repeats", "2", "--seed", "9"]
     given += ["--concurrency", "1,2", "--temperature", "0.5", "--top-p", "0.9", "--max-tokens", "7"]
     given += ["--thinking", "off", "--max-failures", "0.25", "--api-key-env", "MY_KEY"]
@@ -157,6 +158,8 @@ def test_a_dry_run_sends_nothing_and_writes_nothing(face: Face, suite: str) -> N
         (["run", "smoke", "--max-failures", "101%"], 2, "--max-failures 101%"),
         (["run", "smoke", "--max-failures", "nan"], 2, "--max-failures nan"),
         (["run", "smoke", "--thinking", "maybe"], 2, "--thinking maybe"),
+        (["run", "smoke", "--engine", "llamacpp", "--base-url", "http://h/v1?a=b"], 2, "--base-url: has a query"),
+        (["run", "smoke", "--engine", "embedded", "--api-key-env", "NO_SUCH_KEY"], 2, "no variable of that name"),
         (["run", "--resume", "nowhere"], 2, "nowhere: no run folder"),
         (["run", "humaneval", "--data-dir", "nowhere", "--engine", "embedded"], 4, "--data-dir nowhere"),
     ],

@@ -226,8 +226,27 @@ def test_key_that_cannot_be_one_is_refused_without_repeating_it(value: str, monk
 def test_key_loses_the_line_end_that_a_file_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "sk-1\r\n")
     assert key_from_environment("A_KEY") == "sk-1"
-    monkeypatch.setenv("A_KEY", "")
-    assert key_from_environment("A_KEY") is None
+
+
+def test_a_key_is_needed_where_its_variable_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")
+    assert key_from_environment(None) == "sk-usual"
+    for value in ("", "  "):
+        monkeypatch.setenv("OPENAI_API_KEY", value)
+        assert key_from_environment(None) is None
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert key_from_environment(None) is None
+    for name in ("OPENAI_API_KEY", "sk_SECRET"):
+        with pytest.raises(UsageError, match="--api-key-env: no variable of that name is set") as caught:
+            key_from_environment(name)
+        assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://host/v1?key=CRET", "http://host/v1#CRET", "http://host?", "http://host/v1#"])
+def test_query_and_fragment_are_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match="--base-url: has a query or a fragment") as caught:
+        Endpoint.at(url)
+    assert "CRET" not in str(caught.value)
 
 
 def test_key_in_the_place_of_its_variable_is_refused_without_repeating_it() -> None:
