@@ -28,7 +28,8 @@ def doctor(
     k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step that you expect")] = None,
     form: Annotated[Format, typer.Option("--format")] = Format.TEXT,
     api_key_env: Annotated[
-        str | None, typer.Option(help="environment variable with the server's key; else OPENAI_API_KEY, where it is set")
+        str | None,
+        typer.Option(help="environment variable with the server's key; else OPENAI_API_KEY, where it is set"),
     ] = None,
 ) -> None:
     """Ask a server, in five requests, whether a run against it would measure anything."""

@@ -64,7 +64,8 @@ def run(
         bool, typer.Option("--trust-remote-code", help="let a data set run code of its own")
     ] = False,
     api_key_env: Annotated[
-        str | None, typer.Option(help="environment variable with the server's key; else OPENAI_API_KEY, where it is set")
+        str | None,
+        typer.Option(help="environment variable with the server's key; else OPENAI_API_KEY, where it is set"),
     ] = None,
 ) -> None:
     """Drive a suite against a server and keep every counter. Prints the run folder; the table goes to stderr."""

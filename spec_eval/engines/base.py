@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.records import SpecCounters
+from spec_eval.records import SpecCounters, is_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,26 @@ class Identity:
     tensor_parallelism: int | None = None
     chat_template_sha256: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
+
+
+def text_or_none(value: object) -> str | None:
+    """What a server says, where it is text."""
+    return value if isinstance(value, str) else None
+
+
+def answer_or_none(value: object) -> bool | None:
+    """What a server says, where it is true or false."""
+    return value if isinstance(value, bool) else None
+
+
+def count_or_none(value: object) -> int | None:
+    """What a server says, where it is a count."""
+    return value if isinstance(value, int) and is_count(value) else None
+
+
+def table(value: object) -> dict[str, Any]:
+    """What a server says, where it is an object; else an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 class Engine(Protocol):

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Adapter, Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.records import SpecCounters, is_count
 
@@ -66,21 +66,25 @@ class LlamaCpp(Adapter):
         """From /v1/models, /props and /slots."""
         entries = endpoint.models()
         meta = entries[0].get("meta") if entries else None
-        props = endpoint.get_json_or_none("/props")
+        props = table(endpoint.get_json_or_none("/props"))
         slots = endpoint.get_json_or_none("/slots")
-        template = props.get("chat_template") if isinstance(props, dict) else None
+        template = text_or_none(props.get("chat_template"))
         flags = [s.get("speculative") for s in slots if isinstance(s, dict)] if isinstance(slots, list) else []
         return Identity(
             models=tuple(entry["id"] for entry in entries),
-            version=props.get("build_info") if isinstance(props, dict) else None,
-            context=meta.get("n_ctx") if isinstance(meta, dict) and is_count(meta.get("n_ctx")) else None,
+            version=text_or_none(props.get("build_info")),
+            context=count_or_none(table(meta).get("n_ctx")),
             speculative=any(flags) if flags and all(isinstance(flag, bool) for flag in flags) else None,
-            chat_template_sha256=hashlib.sha256(template.encode()).hexdigest() if isinstance(template, str) else None,
+            chat_template_sha256=_sha256(template),
             details={
-                "total_slots": props.get("total_slots") if isinstance(props, dict) else None,
-                "model_ftype": props.get("model_ftype") if isinstance(props, dict) else None,
+                "total_slots": props.get("total_slots"),
+                "model_ftype": props.get("model_ftype"),
             },
         )
+
+
+def _sha256(template: str | None) -> str | None:
+    return None if template is None else hashlib.sha256(template.encode(errors="surrogatepass")).hexdigest()
 
 
 class TimingsReader:

@@ -6,7 +6,7 @@ What the totals hold is everything that the server did in between, so the figure
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Adapter, Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 
 NO_COUNTERS = "server-wide counters only"
@@ -45,8 +45,9 @@ class ServerWide(Adapter):
         """From /v1/models and, where there is one, /version."""
         entries = endpoint.models()
         version = endpoint.get_json_or_none("/version")
-        told = version.get("version") if isinstance(version, dict) else None
-        return Identity(models=tuple(entry["id"] for entry in entries), version=told if isinstance(told, str) else None)
+        return Identity(
+            models=tuple(entry["id"] for entry in entries), version=text_or_none(table(version).get("version"))
+        )
 
 
 class NoReader:

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Adapter, Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
@@ -68,7 +68,7 @@ class Sglang(Adapter):
         """From /v1/models and /server_info, which older servers call /get_server_info."""
         entries = endpoint.models()
         info = endpoint.get_json_or_none("/server_info") or endpoint.get_json_or_none("/get_server_info")
-        args = info if isinstance(info, dict) else {}
+        args = table(info)
         context = (entries[0].get("max_model_len") if entries else None) or args.get("context_length")
         algorithm, topk = args.get("speculative_algorithm"), args.get("speculative_eagle_topk")
         tree = topk > 1 if isinstance(topk, int) else None
@@ -76,14 +76,14 @@ class Sglang(Adapter):
         radix_off, tensor, version = (args.get(n) for n in ("disable_radix_cache", "tp_size", "version"))
         return Identity(
             models=tuple(entry["id"] for entry in entries),
-            version=version if isinstance(version, str) else None,
-            context=context if is_count(context) else None,
+            version=text_or_none(version),
+            context=count_or_none(context),
             speculative=algorithm is not None if "speculative_algorithm" in args else None,
             k=k,
             k_flag=flag,
             tree=tree,
             prefix_caching=not radix_off if isinstance(radix_off, bool) else None,
-            tensor_parallelism=tensor if is_count(tensor) else None,
+            tensor_parallelism=count_or_none(tensor),
             details={"method": algorithm, "speculative_eagle_topk": topk},
         )
 

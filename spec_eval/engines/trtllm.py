@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Adapter, Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
@@ -51,7 +51,7 @@ class TrtLlm(Adapter):
         version = endpoint.get_json_or_none("/version")
         return Identity(
             models=tuple(entry["id"] for entry in entries),
-            version=version.get("version") if isinstance(version, dict) else None,
+            version=text_or_none(table(version).get("version")),
         )
 
 

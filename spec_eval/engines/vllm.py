@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Adapter, Identity, Reading
+from spec_eval.engines.base import Adapter, Identity, Reading, answer_or_none, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
@@ -50,28 +50,23 @@ class Vllm(Adapter):
         entries = endpoint.models()
         version = endpoint.get_json_or_none("/version")
         info = endpoint.get_json_or_none("/server_info?config_format=json")
-        config = info.get("vllm_config") if isinstance(info, dict) else None
+        config = table(info).get("vllm_config")
         speculative, cache, parallel = (
-            _table(config, f"{part}_config") for part in ("speculative", "cache", "parallel")
+            table(table(config).get(f"{part}_config")) for part in ("speculative", "cache", "parallel")
         )
         context = entries[0].get("max_model_len") if entries else None
         return Identity(
             models=tuple(entry["id"] for entry in entries),
-            version=version.get("version") if isinstance(version, dict) else None,
-            context=context if is_count(context) else None,
-            speculative=None if config is None else bool(speculative),
-            k=speculative.get("num_speculative_tokens"),
-            adaptive=speculative.get("enable_adaptive_verification"),
-            draft_sampling=speculative.get("draft_sample_method"),
-            prefix_caching=cache.get("enable_prefix_caching"),
-            tensor_parallelism=parallel.get("tensor_parallel_size"),
+            version=text_or_none(table(version).get("version")),
+            context=count_or_none(context),
+            speculative=bool(speculative) if isinstance(config, dict) else None,
+            k=count_or_none(speculative.get("num_speculative_tokens")),
+            adaptive=answer_or_none(speculative.get("enable_adaptive_verification")),
+            draft_sampling=text_or_none(speculative.get("draft_sample_method")),
+            prefix_caching=answer_or_none(cache.get("enable_prefix_caching")),
+            tensor_parallelism=count_or_none(parallel.get("tensor_parallel_size")),
             details={"model_root": entries[0].get("root") if entries else None, "method": speculative.get("method")},
         )
-
-
-def _table(config: object, name: str) -> dict[str, Any]:
-    table = config.get(name) if isinstance(config, dict) else None
-    return table if isinstance(table, dict) else {}
 
 
 class MetricsReader:
