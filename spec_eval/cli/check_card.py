@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.errors import CheckFailed, NoVerdict
 
 
@@ -35,9 +36,9 @@ def check_card(
 
     card = cards.check(file)
     if form is Format.JSON:
-        print(json.dumps(rendered.document(card), indent=2, allow_nan=False))
+        say(json.dumps(rendered.document(card), indent=2, allow_nan=False))
     else:
-        print(rendered.text(card), end="")
+        say(rendered.text(card), end="")
     judged = [row for table in card.tables for row in table.rows]
     false = [printable(row.row.name) for row in judged if row.verdict is Verdict.IMPOSSIBLE]
     if false:
