@@ -15,6 +15,8 @@ MOST_DRAFTS = 1024
 
 Status = Literal["ok", "failed", "not_sent"]
 Source = Literal["response", "timings", "inferred"]
+# What is measured once: (cell_id, prompt_id, turn, repeat).
+Unit = tuple[str, str, int, int]
 
 
 _TEXTS = (
@@ -93,8 +95,8 @@ class RequestRecord:
     schema_version: int = SCHEMA_VERSION
 
     @property
-    def unit(self) -> tuple[str, str, int, int]:
-        """What is measured once: (cell_id, prompt_id, turn, repeat)."""
+    def unit(self) -> Unit:
+        """What is measured once."""
         return self.cell_id, self.prompt_id, self.turn, self.repeat
 
     @property

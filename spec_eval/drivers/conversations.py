@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from spec_eval.drivers.chat import ChatClient, ChatRequest, ChatResult, sampling_body
 from spec_eval.drivers.room import Room
 from spec_eval.prompts import Conversation, Message
-from spec_eval.records import OVERSIZED, RequestRecord
+from spec_eval.records import OVERSIZED, RequestRecord, Unit
 from spec_eval.suite import Sampling
 
-Unit = tuple[str, str, int, int]
 EARLIER_TURN = "earlier turn failed"
 
 

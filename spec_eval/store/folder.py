@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from spec_eval import jsontext
 from spec_eval.errors import EnvironmentFault, UsageError
+from spec_eval.records import Unit
 from spec_eval.store.manifest import Manifest, SessionEnd
 from spec_eval.store.parquet import write_parquet
 from spec_eval.store.plan import Plan, Stored
@@ -92,8 +93,8 @@ class RunFolder:
             write_text(partial, text)
             partial.replace(self.path / "grades.jsonl")
 
-    def grades(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
-        """By unit (cell_id, prompt_id, turn, repeat)."""
+    def grades(self) -> dict[Unit, dict[str, Any]]:
+        """By unit."""
         path = self.path / "grades.jsonl"
         try:
             text = path.read_bytes() if path.is_file() else b""

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spec_eval.records import Unit
 from spec_eval.suite import Sampling
 
 SCHEMA_VERSION: Final = 1
@@ -76,8 +77,8 @@ class Cell(Stored):
         """Requests."""
         return self.repeats * sum(turns for _, _, turns in self.prompts.units)
 
-    def units(self) -> Iterator[tuple[str, str, int, int]]:
-        """(cell_id, prompt_id, turn, repeat) of every planned request."""
+    def units(self) -> Iterator[Unit]:
+        """Of every planned request."""
         for repeat in range(self.repeats):
             for prompt_id, _, turns in self.prompts.units:
                 for turn in range(turns):

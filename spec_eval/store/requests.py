@@ -10,7 +10,7 @@ from typing import Any
 
 from spec_eval import jsontext
 from spec_eval.errors import UsageError
-from spec_eval.records import SCHEMA_VERSION, RequestRecord
+from spec_eval.records import SCHEMA_VERSION, RequestRecord, Unit
 
 
 class RequestLog:
@@ -50,7 +50,7 @@ class Records:
 
     records: tuple[RequestRecord, ...]
     set_aside: tuple[str, ...]
-    doubles: tuple[tuple[str, str, int, int], ...]
+    doubles: tuple[Unit, ...]
     lines: int
 
 
@@ -59,9 +59,9 @@ def read_records(path: Path) -> Records:
 
     A torn or broken line is set aside and named, never mended: the file is only read.
     """
-    kept: dict[tuple[str, str, int, int], RequestRecord] = {}
+    kept: dict[Unit, RequestRecord] = {}
     aside: list[str] = []
-    doubles: dict[tuple[str, str, int, int], None] = {}
+    doubles: dict[Unit, None] = {}
     lines = 0
     if not path.is_file():
         return Records((), (), (), 0)

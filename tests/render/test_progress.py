@@ -4,36 +4,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from spec_eval.records import RequestRecord, SpecCounters
+from spec_eval.records import SpecCounters
 from spec_eval.render import progress
 from spec_eval.render.progress import Progress
+from tests.factories import answered, failed
 
-OK = RequestRecord(
-    cell_id="c",
-    dataset="d",
-    prompt_id="p",
-    category="x",
-    subcategory=None,
-    turn=0,
-    repeat=0,
-    seed_sent=None,
-    attempt=1,
-    status="ok",
-    failure_reason=None,
-    finish_reason="stop",
-    start_ns=1,
-    first_token_ns=2,
-    end_ns=3,
-    prompt_tokens=1,
-    cached_tokens=None,
-    completion_tokens=10,
-    reasoning_tokens=None,
-    text="t",
-    reasoning_text=None,
-    counters=SpecCounters(steps=4, accepted=6, drafted=12, histogram=None, k=3),
-    no_counters_reason=None,
-)
-FAILED = replace(OK, status="failed", failure_reason="http 500: x", counters=None, completion_tokens=None)
+OK = answered(SpecCounters(steps=4, accepted=6, drafted=12, histogram=None, k=3), completion_tokens=10)
+FAILED = failed("http 500: x")
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import pytest
 
 from spec_eval import __version__, git
 from spec_eval.engines.base import Identity
-from spec_eval.records import RequestRecord, SpecCounters
+from spec_eval.records import RequestRecord
 from spec_eval.run import RunOptions, provenance
 from spec_eval.run.planning import prepare
 from spec_eval.store import Plan
+from tests.factories import answered, from_histogram
 from tests.llamacpp_server import write_suite
 
 # What two runs must share before they may be compared.
@@ -32,31 +33,7 @@ KEYS = {
     "estimator",
 }
 
-ANSWER = RequestRecord(
-    cell_id="pair",
-    dataset="pair",
-    prompt_id="p0",
-    category="even",
-    subcategory=None,
-    turn=0,
-    repeat=0,
-    seed_sent=1,
-    attempt=1,
-    status="ok",
-    failure_reason=None,
-    finish_reason="stop",
-    start_ns=1,
-    first_token_ns=2,
-    end_ns=3,
-    prompt_tokens=1,
-    cached_tokens=0,
-    completion_tokens=9,
-    reasoning_tokens=None,
-    text="t",
-    reasoning_text=None,
-    counters=SpecCounters(steps=3, accepted=5, drafted=11, histogram=(1, 0, 1, 1, 0), k=4),
-    no_counters_reason=None,
-)
+ANSWER = answered(from_histogram((1, 0, 1, 1, 0), drafted=11), cell_id="pair", completion_tokens=9)
 
 
 def plan(tmp_path: Path, **more: object) -> Plan:
