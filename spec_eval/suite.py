@@ -212,8 +212,12 @@ class SuiteFile(Frozen):
 def find(name: str, beside: Path = Path()) -> SuiteFile:
     """The suite called `name` among the shipped ones, or the TOML file at that path, seen from the folder `beside`."""
     shipped_path = shipped.folder("suites") / f"{name}.toml"
-    path = shipped_path if shipped_path.is_file() else beside / name
-    if path.suffix != ".toml" or not path.is_file():
+    try:
+        path = shipped_path if shipped_path.is_file() else beside / name
+        there = path.suffix == ".toml" and path.is_file()
+    except OSError:  # a name that no file can have
+        there = False
+    if not there:
         known = [p.stem for p in _files()]
         raise UsageError(
             f"no suite {name!r}{toml.nearest(name, known)}; `spec-eval list suites` names them, or give a .toml file"

@@ -308,3 +308,8 @@ def test_an_order_that_cannot_be_followed_is_refused(tmp_path: Path, more: str, 
     cell = f'[[cells]]\nid = "tea"\nsuite = "tea.toml"\ntable = "T"\ntitle = "Tea"\n{more}\n'
     text = f'schema_version = 1\nname = "card"\ntitle = "Card"\n[sampling]\ntemperature = 0.0\n{cell}'
     assert says in refusal(tmp_path, text)
+
+
+def test_a_name_that_no_file_can_have_is_no_suite() -> None:
+    with pytest.raises(UsageError, match="no suite 'x"):
+        suite.find("x" * 5000)

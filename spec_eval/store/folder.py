@@ -34,7 +34,11 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """An existing run; UsageError where there is none."""
-        if not (path / "plan.json").is_file():
+        try:
+            there = (path / "plan.json").is_file()
+        except OSError:  # a name that no file can have
+            there = False
+        if not there:
             raise UsageError(
                 f"{path}: no run folder (no plan.json in it); give the folder that `spec-eval run` printed"
             )
@@ -143,7 +147,10 @@ class RunFolder:
     def session_ends(self) -> tuple[SessionEnd, ...]:
         """Of the sessions that ended in an orderly way."""
         ends = (line for line in self._session_lines() if line.pop("event", None) == "end")
-        return tuple(SessionEnd.model_validate(line) for line in ends)
+        try:
+            return tuple(SessionEnd.model_validate(line) for line in ends)
+        except ValidationError as error:
+            raise _damaged(self.path / "sessions.jsonl", error) from error
 
     def sessions_started(self) -> int:
         """Including those that were killed."""
@@ -187,9 +194,13 @@ class RunFolder:
         try:
             return model.model_validate(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise UsageError(f"{path}: {place}: {first['msg']}; the file is damaged") from error
+            raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: ValidationError) -> UsageError:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return UsageError(f"{path}: {place}: {first['msg']}; the file is damaged")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,6 +2,9 @@
 
 from typing import Any, Final, Literal
 
+from pydantic import field_validator
+
+from spec_eval.records import is_count
 from spec_eval.store.plan import Stored
 
 SCHEMA_VERSION: Final = 1
@@ -18,6 +21,15 @@ class Reconciliation(Stored):
     reason: str | None
     server: dict[str, Any] | None = None
     requests: dict[str, Any] | None = None
+
+    @field_validator("server", "requests")
+    @classmethod
+    def _are_totals(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        places = value.get("positions") if value else ()
+        counts = [value.get(name) for name in ("steps", "drafted", "accepted")] if value else []
+        if not isinstance(places, list | tuple) or not all(map(is_count, [*counts, *places])):
+            raise ValueError("no totals: steps, drafted, accepted and positions are counts")
+        return value
 
     def sentence(self) -> str:
         """For people."""
@@ -57,7 +69,7 @@ class Manifest(Stored):
     settings_sha256: str
     started: str | None
     ended: str | None
-    settings: dict[str, Any]
+    settings: dict[str, dict[str, Any]]
     data: dict[str, Any]
     server: dict[str, Any]
     engine_version: str | None
@@ -67,3 +79,10 @@ class Manifest(Stored):
     reconciliation: Reconciliation
     outcome: dict[str, Any]
     server_wide: dict[str, Any] | None = None
+
+    @field_validator("server")
+    @classmethod
+    def _names_are_texts(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not all(isinstance(value.get(name), str | None) for name in ("model", "k_flag")):
+            raise ValueError("model and k_flag are texts")
+        return value

@@ -137,7 +137,7 @@ class Plan(Stored):
     card: str | None = None
     overrides: dict[str, Any]
     target: Target
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell, ...] = Field(min_length=1)
     seed: int | None
     max_failures: float
     cold_cache: bool = True

@@ -220,3 +220,39 @@ def test_broken_grades_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "grades.jsonl").write_text(text + "\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"grades\.jsonl: .*the file is damaged"):
         RunFolder(tmp_path).grades()
+
+
+def damaged(folder: RunFolder, name: str, **changes: object) -> RunFolder:
+    path = folder.path / name
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"settings": {"qa": 1}}, "settings.qa"),
+        ({"server": {"model": ["m"]}}, "server: .*model and k_flag are texts"),
+        ({"reconciliation": {"status": "exact", "reason": None, "server": {"steps": "x"}}}, "no totals"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_damaged(tmp_path: Path, changes: dict[str, object], says: str) -> None:
+    folder = damaged(run_folder(tmp_path, PLAN, RECORDS), "manifest.json", **changes)
+    with pytest.raises(UsageError, match=rf"manifest\.json: .*{says}.*; the file is damaged"):
+        folder.manifest()
+
+
+def test_a_plan_without_cells_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"plan\.json: cells: .*; the file is damaged"):
+        damaged(planned(tmp_path), "plan.json", cells=[]).plan()
+
+
+def test_a_session_end_of_another_shape_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "sessions.jsonl").write_text('{"event": "end", "session": "x"}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"sessions\.jsonl: session: .*; the file is damaged"):
+        RunFolder(tmp_path).session_ends()
+
+
+def test_a_path_that_no_file_can_have_is_no_run_folder() -> None:
+    with pytest.raises(UsageError, match="no run folder"):
+        RunFolder.open(Path("x" * 5000))
