@@ -79,10 +79,16 @@ def reload(plan: Plan) -> Prepared:
         )
     by_cell = {}
     for cell in plan.cells:
-        prompt_set = loaded[str(cell.member)]
+        prompt_set = loaded.get(str(cell.member))
+        if prompt_set is None or cell.concurrency is None:
+            raise UsageError(f"plan.json: cell {cell.cell_id!r} has no suite or no concurrency; the file is damaged")
         if prompt_set.sha256 != cell.prompts.sha256:
             raise UsageError(f"{prompt_set.source}: the prompts changed since the run was planned; start a new run")
-        by_cell[cell.cell_id] = prompt_set.only(prompt_id for prompt_id, _, _ in cell.prompts.units)
+        chosen = prompt_set.only(prompt_id for prompt_id, _, _ in cell.prompts.units)
+        planned = [(entry.prompt_id, entry.category, entry.turns) for entry in chosen.entries]
+        if planned != list(cell.prompts.units):
+            raise UsageError(f"plan.json: cell {cell.cell_id!r} has units that no prompt has; the file is damaged")
+        by_cell[cell.cell_id] = chosen
     return Prepared(plan, by_cell)
 
 

@@ -62,8 +62,8 @@ class Cell(Stored):
     rows: Literal["cell", "category"] = "category"
     order: tuple[str, ...] = ()
     sampling: Sampling
-    concurrency: int | None
-    repeats: int
+    concurrency: int | None = Field(gt=0)
+    repeats: int = Field(gt=0)
     prompts: PromptRef
 
     @property

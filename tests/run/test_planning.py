@@ -219,3 +219,22 @@ def test_a_plan_whose_rows_are_gone_is_a_fault_of_the_place(suite: str) -> None:
     Path(suite).with_name("rows.jsonl").unlink()
     with pytest.raises(EnvironmentFault, match=r"rows\.jsonl"):
         reload(plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"member": None}, "has no suite or no concurrency"),
+        ({"member": "another"}, "has no suite or no concurrency"),
+        ({"concurrency": None}, "has no suite or no concurrency"),
+        ({"units": (("p0", "even", 2),)}, "has units that no prompt has"),
+        ({"units": (("p99", "even", 1),)}, "has units that no prompt has"),
+    ],
+)
+def test_a_plan_that_does_not_fit_its_suites_is_damaged(suite: str, changes: dict[str, Any], says: str) -> None:
+    plan = prepare(options(suite)).plan
+    cell = plan.cells[0]
+    if "units" in changes:
+        changes = {"prompts": cell.prompts.model_copy(update=changes)}
+    with pytest.raises(UsageError, match=f"plan.json: cell 'pair' {says}; the file is damaged"):
+        reload(plan.model_copy(update={"cells": (cell.model_copy(update=changes),)}))

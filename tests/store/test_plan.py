@@ -76,3 +76,9 @@ def test_settings_hash_leaves_out_what_may_change(other: Plan) -> None:
 def test_there_are_never_more_slots_than_conversations() -> None:
     two = cell([("a", "x", 3), ("b", "x", 1)], concurrency=2000, repeats=3)
     assert (two.slots, two.concurrency) == (6, 2000)
+
+
+@pytest.mark.parametrize("changes", [{"concurrency": 0}, {"concurrency": -1}, {"repeats": 0}])
+def test_a_cell_that_asks_nothing_is_none(changes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        cell([("a", "qa", 1)], **changes)
