@@ -1,5 +1,6 @@
 """spec-eval prepare."""
 
+import contextlib
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -84,7 +85,8 @@ def prepare(
             break
         for note in done.notes:
             print(f"spec-eval: {note}", file=sys.stderr)
-        say(str(done.path))
+        with contextlib.suppress(BrokenPipeError):  # a reader that left is no reason to leave the others undone
+            say(str(done.path))
     if missing:
         raise EnvironmentFault("; ".join(missing))
 

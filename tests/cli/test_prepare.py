@@ -114,3 +114,18 @@ def test_wrong_arguments_are_one_line_with_exit_2(
     assert (code, said, err.count("\n")) == (2, "", 1)
     assert says in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_left_stops_no_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left(_text: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("spec_eval.cli.prepare.say", left)
+    published, out = tmp_path / "published", tmp_path / "out"
+    for size in (1, 2, 8, 16, 32):
+        publish(published, [PLAIN], f"throughput_{size}k")
+    publish(published, [PLAIN], "qualitative")
+    assert outcome(["--config", "all", "--published", published, "-o", out], capsys)[:2] == (0, "")
+    assert len(list(out.glob("*.jsonl"))) == 6
