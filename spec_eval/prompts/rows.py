@@ -88,7 +88,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row | Problem]]:
 
     number = 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as source:
+        # A path would have to be UTF-8.
+        with path.open("rb") as stream, pyarrow.parquet.ParquetFile(stream) as source:
             # Few rows at a time: one of them may be a million characters long.
             for batch in source.iter_batches(batch_size=8):
                 for row in batch.to_pylist():

@@ -31,7 +31,8 @@ def write_parquet(records: Sequence[RequestRecord], path: Path) -> None:
     columns |= {name: [_counter(r, name) for r in records] for name in counter_types}
     schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in (types | counter_types).items()])
     partial = path.with_name(f"{path.name}.partial")
-    pyarrow.parquet.write_table(pyarrow.table(columns, schema=schema), partial)
+    with partial.open("wb") as stream:  # a path would have to be UTF-8
+        pyarrow.parquet.write_table(pyarrow.table(columns, schema=schema), stream)
     partial.replace(path)
 
 

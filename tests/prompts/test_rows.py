@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,15 @@ def test_messages_that_are_nested_too_deeply_are_named(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps({"m": "[" * 100_000}).encode())
     with pytest.raises(UsageError, match=r"line 1: messages are not JSON \(nested too deeply\)"):
         list(conversations(rows.read([path]), PromptSpec(messages="m"), "tea"))
+
+
+def test_rows_may_lie_under_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        odd.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    table = pyarrow.table({"q": ["a", "b"]})
+    with (odd / "tea.parquet").open("wb") as stream:
+        pyarrow.parquet.write_table(table, stream)
+    assert read(odd / "tea.parquet") == [{"q": "a"}, {"q": "b"}]

@@ -482,3 +482,15 @@ def test_an_answer_nested_too_deeply_is_one_failure_and_loses_nothing(tmp_path: 
     assert finished.shortfall is None
     assert [row["prompt_id"] for row in lines(finished.folder) if row["status"] == "failed"] == ["p2"]
     assert ok_units(finished.folder) == Counter({f"p{i}": 1 for i in (0, 1, 3, 4, 5)})
+
+
+def test_a_run_may_lie_under_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        odd.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    with LlamaCppServer() as server:
+        finished = start(server, odd)
+    assert finished.shortfall is None
+    assert {"manifest.json", "requests.parquet"} <= names(finished.folder)

@@ -212,7 +212,7 @@ def _parquet(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(path) as source:
+        with path.open("rb") as stream, pyarrow.parquet.ParquetFile(stream) as source:
             _check_columns(f"{path}", columns, source.schema_arrow.names)
             for batch in source.iter_batches(batch_size=64, columns=list(columns)):
                 yield from batch.to_pylist()
