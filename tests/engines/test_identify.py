@@ -105,7 +105,7 @@ ENTRIES = st.lists(st.dictionaries(NAMES, SHAPED, max_size=3).map(lambda entry: 
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     models=SHAPED | ENTRIES.map(lambda entries: {"data": entries}),
     pages=st.dictionaries(
