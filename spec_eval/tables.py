@@ -8,13 +8,12 @@ from spec_eval import acceptance, guards, repeats, whatif
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.errors import UsageError
 from spec_eval.reconcile import server_wide
-from spec_eval.records import RequestRecord
+from spec_eval.records import RequestRecord, Unit
 from spec_eval.repeats import Repeats
 from spec_eval.store import Cell, Manifest, Plan, Reconciliation, Records, RunFolder
 from spec_eval.whatif import Shorter
 
 N = TypeVar("N")
-Unit = tuple[str, str, int, int]
 Grades = Mapping[Unit, Mapping[str, Any]]
 By = Literal["category", "dataset", "turn", "bin", "official-bin"]
 # Prompt lengths in tokens of the server's own count, edges included, as model cards bin them.
