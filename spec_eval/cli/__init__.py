@@ -6,7 +6,7 @@ import sys
 import typer
 import typer.main
 
-from spec_eval.cli import check_card, doctor, imports, lists, output, prepare, report, run
+from spec_eval.cli import check_card, doctor, imports, lists, output, plot, prepare, report, run
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 run.register(app)
 report.register(app)
+plot.register(app)
 imports.register(app)
 prepare.register(app)
 doctor.register(app)

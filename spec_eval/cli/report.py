@@ -82,7 +82,7 @@ def report(
         from spec_eval.render import console
 
         console.show(reports, console.make())
-    _judge(runs, reports, partial)
+    judge(runs, reports, partial)
 
 
 def _card(
@@ -107,7 +107,7 @@ def _card(
     return speculators.render(runs, hardware, all_bins=by is not None)
 
 
-def _judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
+def judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
     """Raise what keeps the figures from being the whole truth; they are printed already."""
     from spec_eval import guards
 

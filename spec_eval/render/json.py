@@ -29,6 +29,12 @@ def render(reports: Sequence[RunReport]) -> str:
 
 
 def _run(report: RunReport) -> dict[str, Any]:
+    macro = asdict(report.macro) if report.macro else None
+    return facts(report) | {"macro_mean": macro, "overall": _row(report.overall)}
+
+
+def facts(report: RunReport) -> dict[str, Any]:
+    """What a run was, without its figures."""
     plan, manifest = report.plan, report.manifest
     target = plan.target
     return {
@@ -54,8 +60,6 @@ def _run(report: RunReport) -> dict[str, Any]:
         "overrides": plan.overrides,
         "settings": manifest.settings if manifest else None,
         "reconciliation": report.reconciliation.model_dump(mode="json"),
-        "macro_mean": asdict(report.macro) if report.macro else None,
-        "overall": _row(report.overall),
     }
 
 

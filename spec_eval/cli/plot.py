@@ -1,0 +1,46 @@
+"""spec-eval plot."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spec_eval.cli.report import judge
+from spec_eval.errors import NoVerdict, UsageError
+
+
+class Renderer(StrEnum):
+    """What draws the figures."""
+
+    MATPLOTLIB = "matplotlib"
+    AIPERF = "aiperf"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("plot")(plot)
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, one arm each", metavar="RUN...")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="folder for the figures")] = Path("plots"),
+    renderer: Annotated[Renderer, typer.Option(help="aiperf: for throughput figures only")] = Renderer.MATPLOTLIB,
+    partial: Annotated[bool, typer.Option("--partial", help="an unfinished run is no error")] = False,
+) -> None:
+    """Acceptance figures of run folders, by position, category and prompt length. Prints the files."""
+    if renderer is Renderer.AIPERF:
+        raise UsageError("--renderer aiperf draws throughput figures only; drop it for acceptance figures")
+    from spec_eval.render.figures import charts, sheets
+    from spec_eval.store import RunFolder
+
+    arms = charts.read([RunFolder.open(path) for path in runs])
+    drawn, notes = charts.all_of(arms)
+    for note in notes:
+        print(f"spec-eval: {note}", file=sys.stderr)
+    for path in sheets.write(arms, drawn, notes, output) if drawn else ():
+        print(path)
+    judge(runs, [arm.report for arm in arms], partial)
+    if not drawn:
+        raise NoVerdict("nothing to draw; the lines above say why")
