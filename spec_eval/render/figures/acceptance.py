@@ -40,11 +40,11 @@ def positions(chart: Chart) -> Figure:
     figure, axes = _panels(chart, groups, columns=4, height=1.75)
     longest = max(p.rank for p in chart.drawn)
     for ax, group in zip(axes, groups, strict=True):
-        for arm, style, points in _series(chart, group):
+        for style, points in _series(chart, group):
             xs, ys = [p.rank for p in points], _values(points)
             ax.plot(xs, ys, color=style.colour, linestyle=style.dashes, linewidth=1.3, zorder=3)
             ax.plot(xs, ys, color=style.colour, marker=style.marker, linestyle="", markersize=3.8, zorder=4)
-            _bands(ax, points, style, arm)
+            _bands(ax, points, style)
         ax.set_xlim(0.5, longest + 0.5)
         ax.set_ylim(-0.03, 1.03)
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
@@ -64,7 +64,7 @@ def categories(chart: Chart) -> Figure:
     ax = figure.subplots()
     for i, arm in enumerate(arms):
         style = STYLES[arm.number]
-        points = [p for p in chart.drawn if p.arm == arm]
+        points = [p for p in chart.drawn if p.arm is arm]
         shift = (i - (len(arms) - 1) / 2) * 0.66 / len(arms)
         ys = [places[p.group] + shift for p in points]
         for dashes, chosen in _by_kind(points):
@@ -100,7 +100,7 @@ def lengths(chart: Chart) -> Figure:
         order = sorted(known)
         kept = sorted({p.rank for p in chart.drawn if p.group == group})
         arms = [*_series(chart, group)]
-        for i, (_, style, points) in enumerate(arms):
+        for i, (style, points) in enumerate(arms):
             shift = (i - (len(arms) - 1) / 2) * 0.12
             for run in _unbroken(points, order):
                 xs = [kept.index(p.rank) + shift for p in run]
@@ -146,7 +146,7 @@ def _notes(chart: Chart) -> list[str]:
     notes += [f"Not in this figure: {arm.label}, {why}." for arm, why in chart.missing]
     if empty := chart.empty:
         more = f" and {len(empty) - _MOST_NAMED} more, named in the CSV" if len(empty) > _MOST_NAMED else ""
-        notes.append(f"Left out, without data: {', '.join(map(_cut, empty[:_MOST_NAMED]))}{more}.")
+        notes.append(f"Left out, without data: {'; '.join(map(_cut, empty[:_MOST_NAMED]))}{more}.")
     return notes
 
 
@@ -204,15 +204,16 @@ def _lines(chart: Chart) -> tuple[dict[Group, float], list[tuple[float, str, boo
     return places, ticks
 
 
-def _series(chart: Chart, group: Group) -> Iterator[tuple[Arm, Style, list[Point]]]:
+def _series(chart: Chart, group: Group) -> Iterator[tuple[Style, list[Point]]]:
+    """Each arm that has anything in the group, along its axis."""
     for arm in chart.arms:
-        points = sorted((p for p in chart.drawn if p.arm == arm and p.group == group), key=lambda p: p.rank)
+        points = sorted((p for p in chart.drawn if p.arm is arm and p.group == group), key=lambda p: p.rank)
         if points:
-            yield arm, STYLES[arm.number], points
+            yield STYLES[arm.number], points
 
 
-def _bands(ax: Axes, points: Sequence[Point], style: Style, arm: Arm) -> None:
-    """A lone position has no width for a band, and gets a bar."""
+def _bands(ax: Axes, points: Sequence[Point], style: Style) -> None:
+    """Intervals of positions. A lone position has no width for a band, and gets a bar."""
     for dashes, chosen in _by_kind(points):
         low, high = _ends(chosen)
         xs = [p.rank for p in chosen]
@@ -221,7 +222,7 @@ def _bands(ax: Axes, points: Sequence[Point], style: Style, arm: Arm) -> None:
         else:
             ax.fill_between(
                 xs, low, high, facecolor=(style.colour, 0.18), edgecolor=(style.colour, 0.6), linestyle=dashes,
-                linewidth=0.5, zorder=1, label=f"_{arm.number}",
+                linewidth=0.5, zorder=1,
             )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ THROUGHPUT = "throughput"
 _CONFIG = re.compile(r"speed-bench-throughput-(\d+)k")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arm:
     """One run in a figure. label: its drafter, and its run id where drafters are equal. number: of its style."""
 
@@ -58,7 +58,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Point:
-    """One dot. at: its place along the axis by name, rank: in order; both null where a group has a single dot.
+    """One dot. at: its place along the axis by name, or null where a group has a single dot; rank: in order.
 
     estimate: null for an empty group; note: why it is empty, or has no interval, or an approximate one.
     """
@@ -140,23 +140,23 @@ def read(folders: Sequence[RunFolder]) -> list[Arm]:
     ids = [report.plan.run_id for report, _ in pairs]
     if twice := next((i for i in ids if ids.count(i) > 1), None):
         raise UsageError(f"{twice}: the run is given twice; give each run once")
-    drafters = [words.printable(report.plan.target.drafter or "drafter not named") for report, _ in pairs]
-    labels = [_short(d) + (f" ({i})" if drafters.count(d) > 1 else "") for d, i in zip(drafters, ids, strict=True)]
+    drafters = [_short(words.printable(report.plan.target.drafter or "drafter not named")) for report, _ in pairs]
+    labels = [f"{d} ({i})" if drafters.count(d) > 1 else d for d, i in zip(drafters, ids, strict=True)]
     return [Arm(*pair, label, n) for n, (pair, label) in enumerate(zip(pairs, labels, strict=True))]
 
 
 def all_of(arms: Sequence[Arm]) -> tuple[list[Chart], list[str]]:
     """The figures that have anything to draw, and one line for each thing that is missing from them."""
-    notes, charts = [], []
+    charts, notes = [], []
+    missing: dict[tuple[str, str], list[str]] = {}
     for chart in (positions(arms), categories(arms), lengths(arms)):
-        notes += [
-            f"{arm.report.plan.run_id}: {why}; it is not in the figure {chart.name}" for arm, why in chart.missing
-        ]
+        for arm, why in chart.missing:
+            missing.setdefault((arm.report.plan.run_id, why), []).append(chart.name)
         if len(chart.groups) > MOST_GROUPS:
             notes.append(f"{chart.name}: {len(chart.groups)} groups, a figure holds {MOST_GROUPS}; use `report`")
         elif chart.drawn:
             charts.append(chart)
-    return charts, notes
+    return charts, [f"{run_id}: {why}; not in {', '.join(names)}" for (run_id, why), names in missing.items()] + notes
 
 
 def positions(arms: Sequence[Arm]) -> Chart:

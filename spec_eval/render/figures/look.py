@@ -40,7 +40,8 @@ LOOK = {
     "ytick.labelcolor": INK,
     "ytick.labelsize": SMALL,
     "legend.fontsize": 8.5,
-    "font.family": "DejaVu Sans",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # the one that comes with matplotlib; an SVG names any other as second choice
     "text.color": INK,
     "text.parse_math": False,  # names come from outside: a dollar sign is one
     "svg.hashsalt": "spec-eval",
@@ -120,6 +121,19 @@ def sheet(title: str, subtitle: str, entries: Sequence[tuple[str, Style]], notes
 def legend_line(style: Style) -> Line2D:
     """As the arm is drawn."""
     return Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.dashes, markersize=5, linewidth=1.4)
+
+
+def settle(figure: Figure) -> None:
+    """Lay the axes out for good.
+
+    The layout's solver goes through its variables in the order of their addresses, so that two processes differ in
+    the last digits of a position, and an SVG's ids with them. Rounded positions are equal.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = (round(number, 5) for number in axes.get_position().bounds)
+        axes.set_position((left, bottom, width, height))
 
 
 def svg(figure: Figure, title: str) -> bytes:

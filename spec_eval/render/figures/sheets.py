@@ -58,6 +58,7 @@ def numbers(chart: Chart) -> str:
 @look.applied()
 def _files(chart: Chart) -> dict[str, bytes]:
     figure = _DRAWING[chart.name](chart)
+    look.settle(figure)
     return {
         f"{chart.name}.svg": look.svg(figure, acceptance.title(chart)),
         f"{chart.name}.png": look.png(figure),
