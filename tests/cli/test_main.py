@@ -151,6 +151,7 @@ def test_no_verb_is_the_help_as_it_is(capsys: pytest.CaptureFixture[str]) -> Non
         (["run", "smoke", "humaneval"], "humaneval"),
         (["report"], "RUN"),
         (["report", "x", "--format", "xml"], "xml"),
+        (["plot"], "RUN"),
         (["list", "cats"], "cats"),
     ],
 )
@@ -167,7 +168,7 @@ def test_a_misspelt_command_line_is_one_line_with_exit_2(
 def test_help_names_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = outcome(["--help"], capsys)
     assert (code, err) == (0, "")
-    for verb in ("run", "report", "list"):
+    for verb in ("run", "report", "plot", "list"):
         assert verb in out
 
 
