@@ -30,10 +30,10 @@ def render(reports: Sequence[RunReport]) -> str:
 
 def _run(report: RunReport) -> dict[str, Any]:
     macro = asdict(report.macro) if report.macro else None
-    return facts(report) | {"macro_mean": macro, "overall": _row(report.overall)}
+    return about(report) | {"macro_mean": macro, "overall": _row(report.overall)}
 
 
-def facts(report: RunReport) -> dict[str, Any]:
+def about(report: RunReport) -> dict[str, Any]:
     """What a run was, without its figures."""
     plan, manifest = report.plan, report.manifest
     target = plan.target

@@ -132,12 +132,8 @@ def _sheet(chart: Chart, body: float) -> Figure:
 
 
 def _subtitle(chart: Chart) -> str:
-    interval = "95% intervals over conversations."
-    return (
-        f"{chart.subtitle} {interval}"
-        if any(p.estimate and p.estimate.low is not None for p in chart.drawn)
-        else (chart.subtitle)
-    )
+    known = any(p.estimate.low is not None for p in chart.drawn if p.estimate)
+    return f"{chart.subtitle} 95% intervals over conversations." if known else chart.subtitle
 
 
 def _notes(chart: Chart) -> list[str]:

@@ -125,9 +125,10 @@ class Chart:
     def shown(self, group: Group) -> str:
         """Its name, with what a reader must know of its rows in any arm."""
         rows = [p.row for p in self.points if p.group == group]
-        marks = [" (stand-in)"] if any(r.standin for r in rows) and not group.overall else []
-        marks += [" (partial)"] if any(r.partial for r in rows) else []
-        return group.name + "".join(marks)
+        # A title of made-up rows carries the word already, and the pooled ones have it in the figure's title.
+        titled = group.overall or "stand-in" in group.name
+        marks = {"stand-in": any(r.standin for r in rows) and not titled, "partial": any(r.partial for r in rows)}
+        return words.marked(group.name, [mark for mark, there in marks.items() if there])
 
 
 def read(folders: Sequence[RunFolder]) -> list[Arm]:
@@ -258,9 +259,7 @@ def _rows(arms: Sequence[Arm]) -> Iterator[tuple[Arm, Row, Group]]:
 
 def _name(row: Row, *, bare: bool) -> str:
     """As in the report; without the title of a lone data set, which stands over the figure."""
-    if row.table is not None or bare:
-        return words.printable(row.label or row.title)
-    return words.printable(words.row_name(row))
+    return words.printable((row.label or row.title) if bare and row.table is None else words.row_name(row))
 
 
 def _setting(row: Row) -> str:

@@ -16,7 +16,7 @@ from spec_eval import __version__
 from spec_eval.errors import UsageError
 from spec_eval.render.figures import acceptance, look
 from spec_eval.render.figures.charts import Arm, Chart, Point
-from spec_eval.render.json import facts
+from spec_eval.render.json import about
 
 SCHEMA_VERSION = 1
 PROVENANCE = "provenance.json"
@@ -101,10 +101,11 @@ def _provenance(arms: Sequence[Arm], charts: Sequence[Chart], notes: Sequence[st
         "matplotlib_version": matplotlib.__version__,
         "runs": [
             {
-                **facts(arm.report),
+                **about(arm.report),
                 "arm": arm.label,
                 "marks": arm.marks,
                 "spec_eval_version": arm.report.plan.spec_eval_version,
+                "spec_eval_commit": arm.report.plan.spec_eval_commit,
                 "warnings": [asdict(warning) for warning in arm.report.warnings],
             }
             for arm in arms

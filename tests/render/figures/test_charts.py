@@ -146,6 +146,12 @@ def test_partial_and_made_up_rows_say_so(tmp_path: Path) -> None:
     chart = charts.categories([arm])
     assert chart.shown(chart.groups[0]) == "Chat (stand-in)"
     assert arm.marks == ["stand-in rows"]
+    lone = made_up.model_copy(update={"table": None, "title": "stand-in chat", "rows": "category"})
+    alone = arms(tmp_path, run_folder(tmp_path, plan(lone, run_id="lone"), easy()))
+    assert [c.shown(c.groups[0]) for c in (charts.categories(alone), charts.lengths(alone))] == [
+        "easy (stand-in)",
+        "stand-in chat",
+    ]
 
 
 def test_marks_are_the_labels_of_the_report_and_partial_below_the_floor(tmp_path: Path) -> None:
@@ -166,7 +172,6 @@ def test_more_groups_than_a_page_holds_are_left_to_the_report(tmp_path: Path) ->
     records = [answered(from_histogram((1, 1)), prompt_id=p, category=c) for p, c, _ in units]
     drawn, notes = charts.all_of(arms(tmp_path, folder(tmp_path, units=units, records=records)))
     assert [chart.name for chart in drawn] == ["acceptance-by-length"]
-    assert notes == [f"{name}: 102 groups, a figure holds 100; use `report`" for name in ("positions", CATEGORY)]
-
-
-CATEGORY = "acceptance-by-category"
+    assert notes == [
+        f"{name}: 102 groups, a figure holds 100; use `report`" for name in ("positions", "acceptance-by-category")
+    ]
