@@ -101,7 +101,7 @@ def lengths(chart: Chart) -> Figure:
         kept = sorted({p.rank for p in chart.drawn if p.group == group})
         arms = [*_series(chart, group)]
         for i, (style, points) in enumerate(arms):
-            shift = (i - (len(arms) - 1) / 2) * 0.12
+            shift = (i - (len(arms) - 1) / 2) * min(0.12, 0.03 * len(kept))  # about as far apart whatever is kept
             for run in _unbroken(points, order):
                 xs = [kept.index(p.rank) + shift for p in run]
                 ax.plot(xs, _values(run), color=style.colour, linestyle=style.dashes, linewidth=1.2, zorder=2)
