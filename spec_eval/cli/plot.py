@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.cli.report import judge
 from spec_eval.errors import NoVerdict, UsageError
 
@@ -40,7 +41,7 @@ def plot(
     for note in notes:
         print(f"spec-eval: {note}", file=sys.stderr)
     for path in sheets.write(arms, drawn, notes, output) if drawn else ():
-        print(path)
+        say(str(path))
     judge(runs, [arm.report for arm in arms], partial)
     if not drawn:
         raise NoVerdict("nothing to draw; the lines above say why")
