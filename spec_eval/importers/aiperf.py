@@ -5,7 +5,6 @@ The records alone hold vLLM's counters, and nothing of other engines. Only the p
 records stand in the same files. What the measuring window cut off is in none of them.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from spec_eval import jsontext
 from spec_eval.engines import Engine
 from spec_eval.errors import UsageError
 from spec_eval.importers import aiperf_records, answers
@@ -104,7 +104,7 @@ class _Run:
             turns[record.prompt_id] = max(turns.get(record.prompt_id, 0), record.turn + 1)
         repeats = min(asked.values()) if len(set(asked.values())) == 1 else 1
         place = self.name.removeprefix("profile_runs/")
-        concurrency = _only(phase.get("concurrency") for phase in self._profiling())
+        concurrency = _only(_plain(phase.get("concurrency")) for phase in self._profiling())
         return Cell(
             cell_id=self.dataset if alone else self.name,
             dataset=self.dataset,
@@ -137,7 +137,7 @@ def _summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_bytes())
+        found = jsontext.loads(path.read_bytes())
     except ValueError as error:
         raise UsageError(f"{path}: not JSON ({error}); remove it to import the records without settings") from error
     return table(found)

@@ -1,12 +1,12 @@
 """What the importers share: an answer that somebody else recorded, as a record of ours."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spec_eval import jsontext
 from spec_eval.drivers.answer import Answer, is_context_limit
 from spec_eval.engines import Reading
 from spec_eval.engines.endpoint import head
@@ -117,7 +117,7 @@ def json_lines(
             if not text:
                 continue
             try:
-                row = json.loads(text)
+                row = jsontext.loads(text)
             except ValueError as error:
                 if not line.endswith(b"\n"):
                     aside.append(f"{path.name}: torn last line set aside")
