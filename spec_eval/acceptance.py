@@ -216,11 +216,11 @@ def server_wide(
         accepted=accepted,
         drafted=drafted,
         k=longest,
-        acceptance_length=_bare(1 + accepted / steps) if steps else None,
+        acceptance_length=bare(1 + accepted / steps) if steps else None,
         acceptance_length_request_mean=None,
-        acceptance_rate=_bare(accepted / drafted) if drafted else None,
+        acceptance_rate=bare(accepted / drafted) if drafted else None,
         drafts_per_step=drafted / steps if drafted is not None and steps else None,
-        positions=tuple(map(_bare, shares)) if shares and sum(positions) == accepted else None,
+        positions=tuple(map(bare, shares)) if shares and sum(positions) == accepted else None,
         positions_request_mean=None,
         conditional_positions=None,
         full_steps=None,
@@ -230,7 +230,7 @@ def server_wide(
     )
 
 
-def _bare(value: float) -> Estimate:
+def bare(value: float) -> Estimate:
     """Of totals that no conversation stands behind."""
     return Estimate(value, None, None, 0)
 

@@ -68,7 +68,7 @@ def run_warnings(
     """All that a reader of this run's figures must know."""
     found = [
         *_whole(manifest, records, outcome),
-        *_answers(outcome, figures),
+        *_answers(plan, outcome, figures),
         *_texts(plan, records.records),
         *_counters(plan, manifest, outcome, records),
     ]
@@ -165,7 +165,7 @@ def _kind_of_counters(plan: Plan, manifest: Manifest | None, figures: Figures) -
     found = []
     if is_server_wide(plan):
         message = "the server's own totals over the run, not its answers' counters: other traffic would be in them"
-        remedy = "let nobody else use the server; --engine vllm, sglang or llamacpp counts by request"
+        remedy = "let nobody else use the server; `run` with --engine vllm, sglang or llamacpp counts by request"
         found.append(Warning(Code.SERVER_WIDE, message, remedy))
     if has_nominal_drafts(plan, figures):
         message = "drafted is nominal: verification steps x k, whatever was really drafted; the rate is over that"
@@ -180,8 +180,8 @@ def _kind_of_counters(plan: Plan, manifest: Manifest | None, figures: Figures) -
 
 
 def is_server_wide(plan: Plan) -> bool:
-    """Whether the engine counts nothing by request."""
-    return not engines.find(plan.target.engine).by_request
+    """Whether there is nothing by request: the engine counts none, or the run was imported from totals."""
+    return plan.server_wide or not engines.find(plan.target.engine).by_request
 
 
 def has_nominal_drafts(plan: Plan, figures: Figures) -> bool:
@@ -201,17 +201,14 @@ def is_adaptive(plan: Plan, manifest: Manifest | None) -> bool:
     return any(settings.get("adaptive") for settings in manifest.settings.values())
 
 
-def _answers(outcome: Outcome, figures: Figures) -> list[Warning]:
+def _answers(plan: Plan, outcome: Outcome, figures: Figures) -> list[Warning]:
     found = []
     if outcome.failed:
         reasons = ", ".join(f"{n} {reason}" for reason, n in outcome.failed_by.items())
-        found.append(
-            Warning(
-                Code.FAILURES,
-                f"{outcome.failed} of {outcome.sent} requests failed: {reasons}",
-                "see failure_reason in requests.jsonl; `run --resume` asks again",
-            )
-        )
+        message = f"{outcome.failed} of {outcome.sent} requests failed: {reasons}"
+        where = "see the files that were imported" if plan.server_wide else "see failure_reason in requests.jsonl"
+        again = "" if plan.origin == "imported" else "; `run --resume` asks again"
+        found.append(Warning(Code.FAILURES, message, where + again))
     if outcome.ok and outcome.length / outcome.ok > MANY_BY_LENGTH:
         message = f"{outcome.length} of {outcome.ok} answers were ended by the token limit"
         found.append(Warning(Code.MANY_LENGTH, message, "raise --max-tokens if whole answers are what you publish"))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from spec_eval import acceptance, guards, repeats, whatif
+from spec_eval import acceptance, guards, points, repeats, whatif
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.errors import UsageError
 from spec_eval.reconcile import server_wide
@@ -125,6 +125,8 @@ def build(folder: RunFolder, by: By | None = None) -> RunReport:
     planned = {unit for cell in plan.cells for unit in cell.units()}
     records = [r for r in read.records if r.unit in planned]
     grades = folder.grades()
+    if manifest is not None and manifest.points:
+        return _of_points(plan, manifest, read)
     if guards.is_server_wide(plan):
         return _server_wide(folder, plan, manifest, read, records)
     rows = [row for cell in plan.cells for row in _cell_rows(plan, cell, records, by, grades)]
@@ -166,6 +168,26 @@ def _server_wide(
     )
 
 
+def _of_points(plan: Plan, manifest: Manifest, read: Records) -> RunReport:
+    """A row for each setting that another tool measured, all of them server-wide."""
+
+    def row(cells: Sequence[Cell]) -> Row:
+        found = [manifest.points[cell.cell_id] for cell in cells]
+        blank = _row(plan, cells, SERVER_WIDE, (), 0, {})
+        return replace(blank, outcome=points.outcome(found), figures=points.figures(found))
+
+    rows = tuple(row((cell,)) for cell in plan.cells)
+    overall = rows[0] if len(rows) == 1 else row(plan.cells)
+    return RunReport(
+        plan=plan,
+        manifest=manifest,
+        reconciliation=_reconciliation(manifest, overall.outcome),
+        rows=rows,
+        overall=overall,
+        warnings=tuple(guards.run_warnings(plan, manifest, read, overall.outcome, overall.figures)),
+    )
+
+
 def _lost(manifest: Manifest, outcome: Outcome) -> int:
     """Requests that the manifest counted and requests.jsonl no longer holds."""
     return max(0, int(manifest.outcome.get("sent", 0)) - outcome.sent)
@@ -195,10 +217,10 @@ def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By 
     categories = {prompt_id: category for prompt_id, category, _ in cell.prompts.units}
     key = _turn if by == "turn" else lambda record: categories[record.prompt_id]
     planned: dict[str, int] = dict.fromkeys(cell.order if by is None else (), 0)
-    for _, category, turns in cell.prompts.units:
+    for prompt_id, category, turns in cell.prompts.units:
         for turn in range(turns):
             label = f"turn {turn + 1}" if by == "turn" else category
-            planned[label] = planned.get(label, 0) + cell.repeats
+            planned[label] = planned.get(label, 0) + cell.asked(prompt_id)
     grouped = _grouped(mine, key)
     return [_row(plan, (cell,), label, grouped.get(label, []), planned[label], grades) for label in planned]
 

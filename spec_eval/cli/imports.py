@@ -14,6 +14,14 @@ class Source(StrEnum):
     """Whose files they are."""
 
     CAPTURES = "captures"
+    AIPERF = "aiperf"
+    VLLM_BENCH = "vllm-bench"
+
+
+_SOURCES = (
+    "captures: response bodies, one JSON object a line; aiperf: the artifact folder of a run or a sweep; "
+    "vllm-bench: the result file of `vllm bench serve`"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -22,10 +30,10 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(
-    source: Annotated[Source, typer.Argument(help="captures: response bodies, one JSON object a line")],
-    path: Annotated[Path, typer.Argument(help="the file")],
+    source: Annotated[Source, typer.Argument(help=_SOURCES)],
+    path: Annotated[Path, typer.Argument(help="the file or folder")],
     engine: Annotated[str, typer.Option(help="the engine that sent them")],
-    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the bodies do not tell")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the source does not tell")] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="the server verified only some drafts")] = False,
     out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
@@ -33,7 +41,7 @@ def import_(
     """Make a run folder, marked imported, of another tool's file. Prints the run folder."""
     from spec_eval import engines, guards
     from spec_eval.cli.run import share, write_report
-    from spec_eval.importers import captures
+    from spec_eval.importers import aiperf, captures, vllm_bench
     from spec_eval.run import importing
 
     adapter = engines.find(engine)
@@ -43,13 +51,20 @@ def import_(
     match source:
         case Source.CAPTURES:
             imported = captures.read(path, adapter, k=k, nominal_drafts=adaptive)
+        case Source.AIPERF:
+            imported = aiperf.read(path, adapter, k=k, nominal_drafts=adaptive)
+        case Source.VLLM_BENCH:
+            if adapter.name != "vllm":
+                raise UsageError(f"--engine {engine}: `vllm bench serve` reads vLLM's totals alone; give --engine vllm")
+            imported = vllm_bench.read(path, k=k, nominal_drafts=adaptive)
     for note in imported.set_aside:
         print(f"spec-eval: {note}", file=sys.stderr)
     command = ("spec-eval", *sys.argv[1:])
     folder = importing.keep(imported, path, engine=adapter.name, k=k, out=out, command=command, max_failures=allowed)
     print(folder.path, flush=True)
     report = write_report(folder)
-    if short := guards.shortfall([report.overall.outcome], report.plan.max_failures):
+    by_request = not guards.is_server_wide(report.plan)
+    if short := guards.shortfall([report.overall.outcome], report.plan.max_failures, by_request=by_request):
         raise RunNotWhole(f"{folder.path}: {short}; the report is written")
-    if not report.overall.outcome.measured:
+    if not (report.overall.outcome.measured if by_request else report.overall.figures.steps):
         raise NoVerdict(f"{folder.path}: nothing was measured, so there is no figure; the report says why")

@@ -33,7 +33,7 @@ def _flat(report: RunReport, row: Row, k: int) -> dict[str, Any]:
     overall = row is report.overall
     flat: dict[str, Any] = {
         "run_id": row.run_id,
-        "row": row.label if row.label == SERVER_WIDE else "overall" if overall else "row",
+        "row": _kind(report, row),
         "table": row.table,
         "title": None if overall else row.title,
         "dataset": None if overall else row.dataset,
@@ -59,6 +59,13 @@ def _flat(report: RunReport, row: Row, k: int) -> dict[str, Any]:
     flat["synthetic"] = report.plan.synthetic
     flat["standin"] = row.standin
     return flat
+
+
+def _kind(report: RunReport, row: Row) -> str:
+    """A server's totals say so; a single row of them is the overall one as well."""
+    if row.label == SERVER_WIDE and any(row is one for one in report.rows):
+        return SERVER_WIDE
+    return "overall" if row is report.overall else "row"
 
 
 def _spread(name: str, estimate: Estimate | None) -> dict[str, float | None]:

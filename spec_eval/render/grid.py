@@ -10,6 +10,7 @@ from spec_eval.repeats import Spread
 from spec_eval.stats import Estimate
 from spec_eval.tables import SERVER_WIDE, Row, RunReport
 
+ALL_PROMPTS = f"{SERVER_WIDE}, all prompts, incl. other traffic"
 Grid = tuple[list[str], list[list[str]]]
 
 
@@ -70,7 +71,8 @@ def _names(rows: Sequence[Row], report: RunReport) -> list[str]:
 
 def _name(report: RunReport, row: Row) -> str:
     if row.label == SERVER_WIDE:
-        return SERVER_WIDE
+        pooled = "overall, pooled" if row is report.overall else row.title
+        return ALL_PROMPTS if len(report.rows) == 1 else f"{ALL_PROMPTS} / {pooled}"
     return "overall, pooled" if row is report.overall else words.row_name(row)
 
 

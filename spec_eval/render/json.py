@@ -9,6 +9,7 @@ from spec_eval import stats
 from spec_eval.acceptance import COUNTS, Outcome
 from spec_eval.render import words
 from spec_eval.stats import Estimate
+from spec_eval.store import Point
 from spec_eval.tables import Row, RunReport
 
 SCHEMA_VERSION = 1
@@ -60,7 +61,12 @@ def about(report: RunReport) -> dict[str, Any]:
         "overrides": plan.overrides,
         "settings": manifest.settings if manifest else None,
         "reconciliation": report.reconciliation.model_dump(mode="json"),
+        "points": {name: _point(point) for name, point in manifest.points.items()} if manifest else {},
     }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {**point.model_dump(mode="json"), "tokens_per_second_per_user": point.tokens_per_second_per_user}
 
 
 def _only(values: Sequence[float | None]) -> float | None:

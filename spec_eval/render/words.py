@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from spec_eval import guards
-from spec_eval.render import facts
+from spec_eval.render import facts, points
 from spec_eval.stats import Estimate
 from spec_eval.store import Cell, Plan
 from spec_eval.tables import Row, RunReport
@@ -100,6 +100,7 @@ def header(report: RunReport, hardware: str | None = None) -> list[tuple[str, st
         ("engine", f"{target.engine} {(manifest and manifest.engine_version) or 'version not known'}"),
         ("target", (manifest and manifest.server.get("model")) or target.model or "not named"),
         ("drafter", target.drafter or "not named"),
+        *([("imported from", plan.tool)] if plan.tool else []),
         ("hardware", facts.hardware(plan, hardware)),
         ("k", _k(report)),
         ("sampling", _sampling(report)),
@@ -114,6 +115,7 @@ def header(report: RunReport, hardware: str | None = None) -> list[tuple[str, st
         *_reasons("failed", outcome.failed_by),
         ("coverage", _coverage(report)),
         ("reconciliation", report.reconciliation.sentence()),
+        *points.lines(report),
         *_beside(report),
         *([("synthetic", plan.synthetic)] if plan.synthetic else []),
     ]
@@ -122,7 +124,7 @@ def header(report: RunReport, hardware: str | None = None) -> list[tuple[str, st
 def _coverage(report: RunReport) -> str:
     outcome = report.overall.outcome
     if guards.is_server_wide(report.plan):
-        return "none by request: the one row holds the server's own totals"
+        return "none by request: the rows hold the server's own totals"
     coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
     return f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"
 
@@ -183,21 +185,22 @@ def _k(report: RunReport) -> str:
 
 
 def _sampling(report: RunReport) -> str:
-    if report.plan.origin == "imported":
-        return "not known: imported"
+    imported = report.plan.origin == "imported"
     texts = []
     for cell in report.plan.cells:
         fields = cell.sampling.model_dump(exclude={"thinking"}, exclude_none=True)
         texts.append(", ".join(f"{name} {value:g}" for name, value in fields.items()))
+    told = "; ".join(dict.fromkeys(text for text in texts if text))
+    if imported:
+        return f"{told}; what is not named is not known: imported" if told else "not known: imported"
     seed = "no seed sent" if report.plan.seed is None else f"a seed for each request from run seed {report.plan.seed}"
-    return f"{'; '.join(dict.fromkeys(texts))}; what is not named is the server's default; {seed}"
+    return f"{told}; what is not named is the server's default; {seed}"
 
 
 def _thinking(report: RunReport) -> str:
-    if report.plan.origin == "imported":
-        return "asked: not known"
     asked = {cell.sampling.thinking for cell in report.plan.cells}
-    asked_words = {None: "server default", True: "on", False: "off"}
+    default = "not known" if report.plan.origin == "imported" else "server default"
+    asked_words = {None: default, True: "on", False: "off"}
     text = f"asked: {', '.join(asked_words[a] for a in sorted(asked, key=str))}"
     if report.manifest is None:
         return text
@@ -209,7 +212,7 @@ def _thinking(report: RunReport) -> str:
 def _prompts(cell: Cell) -> str:
     reference = cell.prompts
     revision = f" @{reference.revision[:12]}" if reference.revision else ""
-    chosen = f"{len(reference.units)} of {reference.rows} conversations"
+    chosen = f"{len(reference.units)} of {reference.rows} conversations" if reference.units else "prompts not named"
     if reference.preparation:
         tool = reference.preparation.get("tool", {})
         chosen += f", prepared by {tool.get('name')} {tool.get('commit') or tool.get('version') or ''}".rstrip()

@@ -1,11 +1,11 @@
 """An imported file as a run folder: the same store, the same report, and the word imported on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spec_eval import __version__, acceptance
-from spec_eval.importers.captures import Imported
+from spec_eval import __version__, acceptance, points
+from spec_eval.importers.answers import Imported
 from spec_eval.run import provenance
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, Target, new_run_folder
 
@@ -22,19 +22,22 @@ def keep(
 ) -> RunFolder:
     """Write it; the run is whole at once."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    folder = new_run_folder(out, f"imported-{path.stem}-{engine}")
+    name = path.resolve().name if path.is_dir() else path.stem
+    folder = new_run_folder(out, f"imported-{name}-{engine}")
     plan = Plan(
         run_id=folder.path.name,
         origin="imported",
+        server_wide=bool(imported.points),
+        tool=imported.tool,
         created=now,
         spec_eval_version=__version__,
         spec_eval_commit=provenance.commit(),
         command=tuple(command),
-        suite_name=path.stem,
+        suite_name=name,
         suite_text="",
         suite_sha256=None,
         overrides={},
-        target=Target(engine=engine, model=None, drafter=None, k=k),
+        target=Target(engine=engine, model=imported.model, drafter=None, k=k),
         cells=imported.cells,
         seed=None,
         max_failures=max_failures,
@@ -45,23 +48,31 @@ def keep(
             for record in imported.records:
                 log.append(record)
         records = folder.records().records
-        outcome = acceptance.outcome(records, plan.planned())
+        outcome = points.outcome(tuple(imported.points.values())) if imported.points else None
+        outcome = outcome or acceptance.outcome(records, plan.planned())
         unknown = Reconciliation(status="not available", reason="imported: the server's own counters were not recorded")
         folder.write_manifest(
             Manifest(
                 run_id=plan.run_id,
                 settings_sha256=plan.settings_sha256,
-                started=None,
-                ended=None,
-                settings=provenance.imported_settings(plan, records),
+                started=_moment(min, (record.start_ns for record in records)),
+                ended=_moment(max, (record.end_ns for record in records)),
+                settings=provenance.imported_settings(plan, records, imported.points),
                 data=provenance.data_table(plan),
-                server={},
+                server={"model": imported.model} if imported.model else {},
                 engine_version=None,
                 packages=provenance.packages(),
                 platform=provenance.machine(),
                 sessions=(),
                 reconciliation=unknown,
                 outcome=provenance.outcome_table(outcome),
+                points=dict(imported.points),
             )
         )
     return folder
+
+
+def _moment(pick: Callable[[Iterable[int]], int], times_ns: Iterable[int | None]) -> str | None:
+    """The first or the last of the known times, in UTC; null where none is known."""
+    known = [time for time in times_ns if time is not None]
+    return datetime.fromtimestamp(pick(known) / 1e9, UTC).isoformat(timespec="seconds") if known else None

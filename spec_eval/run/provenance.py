@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from spec_eval import engines, git
 from spec_eval.acceptance import Outcome, measured
 from spec_eval.engines.base import Identity
 from spec_eval.records import RequestRecord
-from spec_eval.store import Cell, Plan
+from spec_eval.store import Cell, Plan, Point
 
 _PACKAGES = (
     "spec-eval",
@@ -74,11 +74,17 @@ def data_table(plan: Plan) -> dict[str, dict[str, Any]]:
     return {cell.dataset: cell.prompts.model_dump(mode="json", include=kept) for cell in plan.cells}
 
 
-def imported_settings(plan: Plan, records: Sequence[RequestRecord]) -> dict[str, dict[str, Any]]:
-    """Of a run that was not driven here: all that its records tell; the rest is null."""
+def imported_settings(
+    plan: Plan, records: Sequence[RequestRecord], points: Mapping[str, Point]
+) -> dict[str, dict[str, Any]]:
+    """Of a run that was not driven here: all that its records or points tell; the rest is null."""
     unknown = Identity(models=())
     settings = comparable_settings(plan, unknown, records)
-    return {cell: {**values, "prefix_caching": None} for cell, values in settings.items()}
+    for cell, values in settings.items():
+        values["prefix_caching"] = None
+        if cell in points and values["k"] is None:
+            values["k"] = len(points[cell].positions or ()) or None
+    return settings
 
 
 def comparable_settings(plan: Plan, identity: Identity, records: Sequence[RequestRecord]) -> dict[str, dict[str, Any]]:

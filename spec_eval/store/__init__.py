@@ -8,12 +8,14 @@ from spec_eval.store.folder import RunFolder, new_run_folder
 from spec_eval.store.lock import RunLock
 from spec_eval.store.manifest import Manifest, Reconciliation, SessionEnd
 from spec_eval.store.plan import Cell, Plan, PromptRef, Target
+from spec_eval.store.points import Point
 from spec_eval.store.requests import Records, RequestLog, read_records
 
 __all__ = [
     "Cell",
     "Manifest",
     "Plan",
+    "Point",
     "PromptRef",
     "Reconciliation",
     "Records",

@@ -2,10 +2,11 @@
 
 from typing import Any, Final, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from spec_eval.records import is_count
 from spec_eval.store.plan import Stored
+from spec_eval.store.points import Point
 
 SCHEMA_VERSION: Final = 1
 
@@ -61,7 +62,8 @@ class Manifest(Stored):
     settings: the keys that two runs must share to be comparable; null is "not known".
     data: for each data set where its rows came from, their hashes, and who prepared them.
     server: what the server said of itself. server_wide: its own totals over the run, where the answers carry no
-    counters; else null. sessions: one entry where nothing interrupted the run.
+    counters; else null. points: of a run imported from a server's totals, by cell_id.
+    sessions: one entry where nothing interrupted the run.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -79,6 +81,7 @@ class Manifest(Stored):
     reconciliation: Reconciliation
     outcome: dict[str, Any]
     server_wide: dict[str, Any] | None = None
+    points: dict[str, Point] = Field(default_factory=dict)
 
     @field_validator("server")
     @classmethod

@@ -52,6 +52,7 @@ class Cell(Stored):
 
     member: name of the suite it comes from. table: heading of the table that its rows go into. rows: one for the
     cell, or one for each category, in `order` first. units in `prompts` are (prompt_id, category, turns).
+    repeats_of: by prompt_id, where an imported run asked it another number of times than `repeats`.
     """
 
     cell_id: str
@@ -65,6 +66,7 @@ class Cell(Stored):
     concurrency: int | None = Field(gt=0)
     repeats: int = Field(gt=0)
     prompts: PromptRef
+    repeats_of: dict[str, int] = Field(default_factory=dict)
 
     @property
     def slots(self) -> int:
@@ -75,13 +77,17 @@ class Cell(Stored):
 
     def planned(self) -> int:
         """Requests."""
-        return self.repeats * sum(turns for _, _, turns in self.prompts.units)
+        return sum(turns * self.asked(prompt_id) for prompt_id, _, turns in self.prompts.units)
+
+    def asked(self, prompt_id: str) -> int:
+        """How often the conversation is had."""
+        return self.repeats_of.get(prompt_id, self.repeats)
 
     def units(self) -> Iterator[Unit]:
         """Of every planned request."""
-        for repeat in range(self.repeats):
+        for repeat in range(max(self.repeats, *self.repeats_of.values(), 0)):
             for prompt_id, _, turns in self.prompts.units:
-                for turn in range(turns):
+                for turn in range(turns if repeat < self.asked(prompt_id) else 0):
                     yield self.cell_id, prompt_id, turn, repeat
 
 
@@ -117,6 +123,7 @@ class Plan(Stored):
     """plan.json.
 
     origin: measured by us, or imported from another tool's files. synthetic: why, or null.
+    server_wide: whether an imported run holds a server's totals and no request. tool: what wrote it, with its version.
     members: the simple suites that the cells come from, by name. not_stated, choices, card: of a compound suite.
     """
 
@@ -124,6 +131,8 @@ class Plan(Stored):
     run_id: str
     origin: Literal["measured", "imported"] = "measured"
     synthetic: str | None = None
+    server_wide: bool = False
+    tool: str | None = None
     created: str
     spec_eval_version: str
     spec_eval_commit: str | None = None
@@ -157,6 +166,8 @@ class Plan(Stored):
         """Of all that must stay the same while a run is taken up again."""
         chosen = self.model_dump(mode="json", include=_SETTINGS)
         chosen["target"].pop("base_url")
+        for cell in chosen["cells"]:
+            cell.pop("repeats_of")  # of imported runs alone, which nobody takes up again
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
     def planned(self) -> int:

@@ -79,10 +79,10 @@ def test_totals_of_the_server_make_one_labelled_row(face: Callable[..., Shown], 
     )
     table = face("report", folder)[1]
     assert "(server-wide)" in table.splitlines()[0]
-    assert "| server-wide | 2.6667 | — | — | 45.45% | 12 |" in table
+    assert "| server-wide, all prompts, incl. other traffic | 2.6667 | — | — | 45.45% | 12 |" in table
     assert "up to 3 draft tokens a step, 3.6667 on average" in table
     assert "none by request" in table
-    assert table.count("| server-wide ") == 3
+    assert table.count("| server-wide, all prompts, incl. other traffic ") == 3
 
 
 def test_totals_that_are_not_there_are_told_before_the_data_are_sent(

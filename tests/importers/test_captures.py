@@ -8,7 +8,8 @@ import pytest
 from spec_eval import acceptance
 from spec_eval.engines import ENGINES
 from spec_eval.errors import UsageError
-from spec_eval.importers.captures import Imported, read
+from spec_eval.importers.answers import Imported
+from spec_eval.importers.captures import read
 from spec_eval.records import RequestRecord
 
 VLLM = ENGINES["vllm"]

@@ -6,11 +6,14 @@ from spec_eval import run as running
 from spec_eval import tables
 from spec_eval.engines import ENGINES
 from spec_eval.errors import UsageError
-from spec_eval.importers import captures
+from spec_eval.importers import aiperf, captures, vllm_bench
 from spec_eval.render.progress import Progress
 from spec_eval.run import importing
 from spec_eval.store import RunFolder
+from tests.factories import DATA
 from tests.importers.test_captures import body, line, written
+from tests.importers.test_vllm_bench import result
+from tests.importers.test_vllm_bench import written as bench_written
 
 
 def kept(tmp_path: Path, *, k: int | None = None) -> RunFolder:
@@ -67,3 +70,29 @@ def test_imported_run_cannot_be_resumed(tmp_path: Path) -> None:
 
 def test_given_k_stands_in_the_plan(tmp_path: Path) -> None:
     assert kept(tmp_path, k=2).plan().target.k == 2
+
+
+def test_points_stand_in_the_manifest_and_requests_are_theirs(tmp_path: Path) -> None:
+    path = bench_written(tmp_path, result())
+    found = vllm_bench.read(path)
+    folder = importing.keep(found, path, engine="vllm", k=None, out=tmp_path / "results", command=("spec-eval",))
+    plan, manifest = folder.plan(), folder.manifest()
+    assert manifest is not None
+    assert (plan.server_wide, plan.tool, plan.target.model) == (True, "vllm bench serve", "org/target-b")
+    assert manifest.points == found.points
+    assert manifest.outcome == {"planned": 50, "sent": 50, "ok": 48, "failed": 2, "measured": 0}
+    settings = manifest.settings["c=4"]
+    assert (settings["k"], settings["concurrency"], settings["temperature"], settings["thinking"]) == (3, 4, None, None)
+    assert (manifest.started, folder.records().records) == (None, ())
+
+
+def test_folder_gives_its_name_and_its_times(tmp_path: Path) -> None:
+    path = DATA / "aiperf" / "vllm"
+    found = aiperf.read(path, ENGINES["vllm"])
+    folder = importing.keep(found, path, engine="vllm", k=None, out=tmp_path, command=("spec-eval",))
+    manifest = folder.manifest()
+    assert manifest is not None
+    assert (folder.plan().suite_name, folder.plan().server_wide) == ("vllm", False)
+    # the first request began at 1796068518.438456047 s, the last one ended before 1796068521 s
+    assert manifest.started == "2026-11-30T19:55:18+00:00"
+    assert manifest.started < str(manifest.ended) < "2026-11-30T19:55:21+00:00"

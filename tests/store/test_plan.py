@@ -19,6 +19,18 @@ def test_units_are_every_turn_of_every_prompt_in_every_repeat() -> None:
     ]
 
 
+def test_prompt_that_was_asked_more_often_has_more_units() -> None:
+    one = cell(UNITS, cell_id="x", repeats_of={"b": 3})
+    assert list(one.units()) == [
+        ("x", "a", 0, 0),
+        ("x", "a", 1, 0),
+        ("x", "b", 0, 0),
+        ("x", "b", 0, 1),
+        ("x", "b", 0, 2),
+    ]
+    assert (one.planned(), one.asked("a"), one.asked("b")) == (5, 1, 3)
+
+
 def test_planned_counts_all_cells() -> None:
     cells = (cell(UNITS, cell_id="x", repeats=2), cell(UNITS, cell_id="y"), cell((), cell_id="z"))
     assert plan(*cells).planned() == 9

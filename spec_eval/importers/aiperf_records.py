@@ -1,0 +1,215 @@
+"""The records of one AIPerf run, and what each says of its request."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.engines import Engine, Reading
+from spec_eval.importers import answers
+from spec_eval.prompts.build import NO_CATEGORY
+from spec_eval.records import MOST_DRAFTS, RequestRecord, SpecCounters, is_count
+
+RECORDS, RAW = "profile_export.jsonl", "profile_export_raw.jsonl"
+_NOT_KEPT = "AIPerf kept no counters: the server sent none, or took no verification step"
+_ONLY_RAW = "AIPerf keeps this engine's counters in its raw export alone: run aiperf with --export-level raw"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How counters are to be read."""
+
+    engine: Engine
+    k: int | None
+    nominal_drafts: bool
+
+    def answer(self) -> Answer:
+        """An empty one."""
+        return Answer(self.engine.reader(self.k, nominal_drafts=self.nominal_drafts))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One request: its record, and its raw record; null where that was not exported."""
+
+    kept: dict[str, Any] | None
+    raw: dict[str, Any] | None
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The record if there is one."""
+        return self.kept or self.raw or {}
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The same in both."""
+        found: dict[str, Any] = self.source["metadata"]
+        return found
+
+    @property
+    def start_ns(self) -> int:
+        """Since the epoch."""
+        start: int = self.metadata["request_start_ns"]
+        return start
+
+
+def entries(folder: Path, aside: list[str]) -> list[Entry]:
+    """Every request of the profiling phase, in the order of their start; `aside` gets what was left out."""
+    kept, raw = (_profiled(folder / name, aside) for name in (RECORDS, RAW))
+    both = [Entry(kept.get(request), raw.get(request)) for request in dict.fromkeys((*kept, *raw))]
+    return sorted(both, key=lambda entry: entry.start_ns)
+
+
+def records(found: Sequence[Entry], dataset: str, reader: Reader) -> Iterator[RequestRecord]:
+    """One for each entry, in the cell named like the data set."""
+    for entry, unit in zip(found, _units(found), strict=True):
+        yield _record(entry, unit, dataset, reader)
+
+
+def _profiled(path: Path, aside: list[str]) -> dict[str, dict[str, Any]]:
+    """By request id, or by line where a record has none."""
+    if not path.is_file():
+        return {}
+    lines = answers.json_lines(path, aside, _fault)
+    profiling = ((n, row) for n, row in lines if row["metadata"].get("benchmark_phase") == "profiling")
+    return {str(row["metadata"].get("x_request_id") or n): row for n, row in profiling}
+
+
+def _fault(row: dict[str, Any]) -> str | None:
+    metadata = row.get("metadata")
+    if not isinstance(metadata, dict):
+        return "no metadata"
+    if not is_count(metadata.get("request_start_ns")):
+        return "no request_start_ns"
+    return None if metadata.get("turn_index") is None or is_count(metadata["turn_index"]) else "no turn_index"
+
+
+def _units(found: Sequence[Entry]) -> Iterator[tuple[str, int, int]]:
+    """(conversation, turn, repeat): AIPerf has a conversation anew when its data run out, or by chance."""
+    seen: dict[str, dict[object, int]] = {}
+    for entry in found:
+        session = entry.metadata.get("session_num")
+        conversation = str(entry.metadata.get("conversation_id") or f"session {session}")
+        instances = seen.setdefault(conversation, {})
+        repeat = instances.setdefault(entry.metadata.get("x_correlation_id") or session, len(instances))
+        turn: int = entry.metadata.get("turn_index") or 0
+        yield conversation, turn, repeat
+
+
+def _record(entry: Entry, unit: tuple[str, int, int], dataset: str, reader: Reader) -> RequestRecord:
+    """Out of the raw record where there is one."""
+    metadata, metrics, raw = entry.metadata, table(entry.source.get("metrics")), entry.raw
+    answer, counted = reader.answer(), None
+    failure = _failure(entry)
+    if raw is not None and failure is None:
+        try:
+            _replay(answer, raw)
+        except AnswerError as error:
+            failure = str(error)
+    elif raw is None:
+        _recall(answer, metrics, entry.start_ns)
+        counted = _kept_counters(entry.source.get("spec_decode_acceptance"), reader, answer.usage)
+    end = metadata.get("request_end_ns")
+    return answers.record(
+        answer,
+        failure,
+        dataset=dataset,
+        prompt_id=unit[0],
+        category=NO_CATEGORY,
+        turn=unit[1],
+        repeat=unit[2],
+        start_ns=entry.start_ns,
+        end_ns=end if is_count(end) else None,
+        prompt_tokens=_whole(metrics, "input_sequence_length"),
+        counted=counted,
+    )
+
+
+def _failure(entry: Entry) -> str | None:
+    error = table(entry.source.get("error")) or table(table(entry.raw).get("error"))
+    text = str(error.get("message") or error.get("type") or "")
+    if entry.metadata.get("was_cancelled"):
+        return f"cancelled: {text or 'by AIPerf'}"
+    code = error.get("code") or table(entry.raw).get("status")
+    if error and code in (None, 200):
+        text = f"{error.get('type') or 'error'}: {text}"
+    return answers.failure({"message": text} if error else None, code)
+
+
+def _replay(answer: Answer, raw: Mapping[str, Any]) -> None:
+    """Feed what the server sent, as it came; AnswerError where it cannot be used."""
+    offset = raw["metadata"]["request_start_ns"] - (raw.get("start_perf_ns") or 0)
+    whole = False
+    for response in tables(raw.get("responses")):
+        if isinstance(response.get("text"), str):
+            whole = True
+            answer.whole(response["text"].encode())
+            continue
+        lines = [f"{packet.get('name')}: {packet.get('value')}\n" for packet in tables(response.get("packets"))]
+        answer.feed("".join([*lines, "\n"]).encode(), offset + (response.get("perf_ns") or 0))
+    if not whole:
+        answer.close()
+
+
+def _recall(answer: Answer, metrics: Mapping[str, Any], start_ns: int) -> None:
+    """What AIPerf noted of an answer that it did not keep."""
+    names = ("prompt_tokens", "completion_tokens")
+    answer.usage = {name: _whole(metrics, f"usage_{name}") for name in names}
+    answer.usage["prompt_tokens_details"] = {"cached_tokens": _whole(metrics, "usage_prompt_cache_read_tokens")}
+    answer.usage["completion_tokens_details"] = {"reasoning_tokens": _whole(metrics, "usage_reasoning_tokens")}
+    first = table(metrics.get("time_to_first_token")).get("value")
+    if isinstance(first, int | float) and first >= 0:
+        answer.first_token_ns = start_ns + round(first * 1e6)
+
+
+def _kept_counters(spec: object, reader: Reader, usage: dict[str, Any]) -> Reading:
+    """Of AIPerf's own record, whose histogram leaves out what is zero; through the engine's adapter as well."""
+    if reader.engine.name != "vllm":
+        return Reading(None, _ONLY_RAW, spec)
+    if not isinstance(spec, dict):
+        return Reading(None, _NOT_KEPT, spec)
+    if spec.get("engine") != reader.engine.name:
+        return Reading(None, f"counters of another engine: {spec.get('engine')}", spec)
+    counter = reader.answer().reader
+    dense = spec | {"acceptance_histogram": _dense(spec.get("acceptance_histogram"))}
+    counter.event({"choices": [], "usage": usage, "metrics": {"speculative_decoding": dense}})
+    reading: Reading = counter.reading()
+    return replace(reading, raw=spec)
+
+
+def _dense(sparse: object) -> list[Any] | None:
+    """A list up to the largest key; None where a key is no number of drafts."""
+    if not isinstance(sparse, dict) or not all(key.isdecimal() and int(key) <= MOST_DRAFTS for key in sparse):
+        return None
+    by_accepted = {int(key): n for key, n in sparse.items()}
+    return [by_accepted.get(j, 0) for j in range(max(by_accepted, default=0) + 1)]
+
+
+def differs(entry: Entry, counters: SpecCounters | None) -> bool:
+    """Whether AIPerf read other counters than we do, out of the same raw answer."""
+    spec = entry.source.get("spec_decode_acceptance") if entry.raw else None
+    if counters is None or not isinstance(spec, dict):
+        return False
+    names = ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens")
+    ours = (counters.steps, counters.accepted, counters.drafted)
+    theirs = tuple(spec.get(name) for name in names)
+    histogram = {str(j): n for j, n in enumerate(counters.histogram or ()) if n}
+    kept = {key: n for key, n in table(spec.get("acceptance_histogram")).items() if n}
+    return any(a != b for a, b in zip(ours, theirs, strict=True) if a is not None) or histogram != kept
+
+
+def table(value: object) -> dict[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def tables(value: object) -> list[dict[str, Any]]:
+    """The objects in a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _whole(metrics: Mapping[str, Any], name: str) -> int | None:
+    value = table(metrics.get(name)).get("value")
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return whole if is_count(whole) else None

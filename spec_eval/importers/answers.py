@@ -1,0 +1,146 @@
+"""What the importers share: an answer that somebody else recorded, as a record of ours."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spec_eval import jsontext
+from spec_eval.drivers.answer import Answer, is_context_limit
+from spec_eval.engines import Reading
+from spec_eval.engines.endpoint import head
+from spec_eval.prompts import rows
+from spec_eval.records import RequestRecord
+from spec_eval.store import Cell, Point, PromptRef
+
+_TIMEOUT = re.compile(r"\btime(d )?[ -]?out\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was found: cells, and their records in the order of the source.
+
+    set_aside: lines that were left out, and values that were read as missing; told to the user.
+    points: totals of a server by cell_id, from a source that has nothing by request.
+    model, tool: what was served and what wrote the source, with its version; null where the source does not tell.
+    """
+
+    cells: tuple[Cell, ...]
+    records: tuple[RequestRecord, ...]
+    set_aside: tuple[str, ...]
+    points: Mapping[str, Point] = field(default_factory=dict)
+    model: str | None = None
+    tool: str | None = None
+
+
+def record(
+    answer: Answer,
+    failure: str | None,
+    *,
+    dataset: str,
+    prompt_id: str,
+    category: str,
+    cell_id: str | None = None,
+    turn: int = 0,
+    repeat: int = 0,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    prompt_tokens: int | None = None,
+    counted: Reading | None = None,
+) -> RequestRecord:
+    """The record of `answer`, in the cell named like its data set if no other is given.
+
+    failure: why it cannot be used, "reason" or "reason: detail", or null. prompt_tokens stands in where the server
+    gave no count. counted: its counters, where the source keeps them beside the answer's events.
+    """
+    reading = (counted or answer.reader.reading()) if failure is None else None
+    served = answer.count("prompt_tokens")
+    return RequestRecord(
+        cell_id=cell_id or dataset,
+        dataset=dataset,
+        prompt_id=prompt_id,
+        category=category,
+        subcategory=None,
+        turn=turn,
+        repeat=repeat,
+        seed_sent=None,
+        attempt=1,
+        status="failed" if failure else "ok",
+        failure_reason=failure,
+        finish_reason=answer.finish_reason,
+        start_ns=start_ns,
+        first_token_ns=answer.first_token_ns,
+        end_ns=end_ns,
+        prompt_tokens=served if served is not None else prompt_tokens,
+        cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
+        completion_tokens=answer.count("completion_tokens"),
+        reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
+        text="".join(answer.text) if answer.received and (failure is None or answer.text) else None,
+        reasoning_text="".join(answer.reasoning) or None,
+        counters=reading.counters if reading else None,
+        no_counters_reason=reading.reason if reading else None,
+        raw_counters=reading.raw if reading else None,
+    )
+
+
+def failure(error: object, status: object) -> str | None:
+    """Why a recorded request failed: "reason: detail", with the reasons of our own driver; null where it did not.
+
+    error: a text, or an object with a message; "", false and an empty object say that there was none.
+    status: of HTTP; 0 is none.
+    """
+    code = int(status) if isinstance(status, str) and status.isdigit() else status or None
+    if error:
+        text = head(str(error.get("message", error) if isinstance(error, dict) else error))
+        if is_context_limit(text):
+            return f"context limit: {text}"
+        if isinstance(code, int) and code != 200:
+            return f"http {code}: {text}"
+        return f"timeout: {text}" if _TIMEOUT.search(text) else text
+    if code is not None and code != 200:
+        return f"http {code}"
+    return None
+
+
+def json_lines(
+    path: Path, aside: list[str], fault: Callable[[dict[str, Any]], str | None]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of every line of `path`; `fault` says what an object lacks, or null.
+
+    A torn last line goes to `aside`; UsageError names every other line that cannot be used.
+    """
+    problems: list[str] = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            text = line.removeprefix(b"\xef\xbb\xbf").strip()
+            if not text:
+                continue
+            try:
+                row = jsontext.loads(text)
+            except ValueError as error:
+                if not line.endswith(b"\n"):
+                    aside.append(f"{path.name}: torn last line set aside")
+                else:
+                    problems.append(f"line {number}: {'not UTF-8' if isinstance(error, UnicodeError) else 'not JSON'}")
+                continue
+            if lack := fault(row if isinstance(row, dict) else {}):
+                problems.append(f"line {number}: {lack}")
+                continue
+            yield number, row
+    rows.refuse(str(path), problems, "mend or remove these lines")
+
+
+def prompt_ref(
+    source: str, files: Mapping[str, str], units: Sequence[tuple[str, str, int]], notes: Sequence[str] = ()
+) -> PromptRef:
+    """Units (prompt_id, category, turns) that were found in `files`, name to hash."""
+    return PromptRef(
+        source=source,
+        revision=None,
+        files=dict(files),
+        sha256=None,
+        rows=len(units),
+        units=tuple(units),
+        notes=tuple(notes),
+    )
