@@ -52,6 +52,8 @@ class _Session:
 def start(options: RunOptions, progress: Progress) -> Finished:
     """Plan, open a run folder, and drive it."""
     prepared = planning.prepare(options)
+    # Before the plan is written: whatever ends this run, no record may be without the mark.
+    prepared = planning.marked(prepared, serving.stamp(prepared.plan))
     plan = prepared.plan
     folder = new_run_folder(options.out, f"{plan.suite_name}-{plan.target.engine}-{plan.target.drafter or 'drafter'}")
     prepared = replace(prepared, plan=plan.model_copy(update={"run_id": folder.path.name}))
@@ -109,6 +111,8 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
         found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
+        if plan.target.recipe is None and found.identity.synthetic != plan.synthetic:
+            raise _other_server(folder, plan, found)
         if not plan.cold_cache and engine.cools_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
         started = _now()
@@ -162,6 +166,15 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     with interrupts.held_back():
         _write_manifest(folder, plan, engine, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
+
+
+def _other_server(folder: RunFolder, plan: Plan, found: Probe) -> UsageError:
+    """Real answers and emulated ones, or those of two emulators, never go into one run."""
+    was, now = plan.synthetic or "a real server", found.identity.synthetic or "a real server"
+    return UsageError(
+        f"{folder.path}: planned for {was}; {plan.target.base_url} is {now}; "
+        "start that server again with the same options, or start a new run"
+    )
 
 
 async def _all_cells(
