@@ -45,6 +45,17 @@ class Reply:
         return sum(answer.thought for answer in self.answers)
 
 
+def chunk(reply: Reply, choices: list[Json]) -> Json:
+    """The keys that every streamed event has, in every format."""
+    return {
+        "id": reply.id,
+        "object": "chat.completion.chunk" if reply.ask.chat else "text_completion",
+        "created": reply.created,
+        "model": reply.model,
+        "choices": choices,
+    }
+
+
 @dataclass(frozen=True)
 class Facts:
     """What the server says of itself. why: the stamp's text. detail: of vLLM's counters, none, summary or detailed."""

@@ -18,6 +18,8 @@ from spec_eval.emulator.reply import Facts, Json, Reply, Wire
 from spec_eval.emulator.settings import Settings
 from spec_eval.emulator.timing import AtOnce, Pace, Scheduler
 from spec_eval.emulator.totals import EngineTotals, Totals
+from spec_eval.emulator.wire_sglang import SglangWire
+from spec_eval.emulator.wire_trtllm import TrtLlmWire
 from spec_eval.emulator.wire_vllm import VllmWire
 from spec_eval.engines.endpoint import STAMP
 from spec_eval.errors import EnvironmentFault, UsageError
@@ -25,7 +27,7 @@ from spec_eval.errors import EnvironmentFault, UsageError
 SLOW_START_S = 5.0
 _LARGEST_BODY = 64 * 2**20
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_WIRES: dict[str, Callable[[Facts], Wire]] = {"vllm": VllmWire}
+_WIRES: dict[str, Callable[[Facts], Wire]] = {"vllm": VllmWire, "sglang": SglangWire, "trtllm": TrtLlmWire}
 
 
 class Emulator:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec_eval.emulator.answers import Answer
-from spec_eval.emulator.reply import Facts, Json, Prometheus, Reply
+from spec_eval.emulator.reply import Facts, Json, Prometheus, Reply, chunk
 from spec_eval.emulator.totals import Totals
 from spec_eval.engines.endpoint import STAMPED_OWNER
 
@@ -37,7 +37,7 @@ class VllmWire:
             "logprobs": None,
             "finish_reason": None,
         }
-        return _chunk(reply, [choice]) | {"prompt_token_ids": None, "prompt_text": None}
+        return chunk(reply, [choice]) | {"prompt_token_ids": None, "prompt_text": None}
 
     def delta(self, reply: Reply, index: int, reasoning: str, content: str, *, last: bool) -> list[Json]:
         """Reasoning and content in one chunk each; the last one carries the end."""
@@ -52,7 +52,7 @@ class VllmWire:
                 "prompt_token_ids": None,
                 "token_ids": None,
             }
-            return [self._ended(reply, _chunk(reply, [choice]), last)]
+            return [self._ended(reply, chunk(reply, [choice]), last)]
         deltas = [{"reasoning": reasoning}] if reasoning else []
         deltas += [{"content": content}] if content or not deltas else []
         chunks = []
@@ -66,12 +66,12 @@ class VllmWire:
                 **({"stop_reason": answer.stop_reason} if end else {}),
                 "token_ids": None,
             }
-            chunks.append(self._ended(reply, _chunk(reply, [choice]), end))
+            chunks.append(self._ended(reply, chunk(reply, [choice]), end))
         return chunks
 
-    def _ended(self, reply: Reply, chunk: Json, last: bool) -> Json:
+    def _ended(self, reply: Reply, event: Json, last: bool) -> Json:
         """Without a usage chunk behind it, the last chunk of an answer carries the fingerprint."""
-        return chunk | {"system_fingerprint": FINGERPRINT} if last and not reply.ask.usage else chunk
+        return event | {"system_fingerprint": FINGERPRINT} if last and not reply.ask.usage else event
 
     def closing(self, reply: Reply) -> list[Json]:
         """The usage chunk, with the counters, where usage was asked for."""
@@ -81,8 +81,8 @@ class VllmWire:
         if details := usage.get("prompt_tokens_details"):
             usage["prompt_tokens_details"] = {k: v for k, v in details.items() if v is not None}
         metrics = _without_null(self._metrics(reply))
-        chunk = _chunk(reply, []) | {"usage": usage, "system_fingerprint": FINGERPRINT}
-        return [chunk | ({"metrics": metrics} if metrics else {})]
+        event = chunk(reply, []) | {"usage": usage, "system_fingerprint": FINGERPRINT}
+        return [event | ({"metrics": metrics} if metrics else {})]
 
     def whole(self, reply: Reply) -> Json:
         """Of both kinds; a chat has the prompt's keys at the root, a completion at the choice."""
@@ -225,16 +225,6 @@ class VllmWire:
             "vllm:num_requests_running", "gauge", "Number of requests in model execution batches.", list(running)
         )
         return page.text(self.facts.why)
-
-
-def _chunk(reply: Reply, choices: list[Json]) -> Json:
-    return {
-        "id": reply.id,
-        "object": "chat.completion.chunk" if reply.ask.chat else "text_completion",
-        "created": reply.created,
-        "model": reply.model,
-        "choices": choices,
-    }
 
 
 def _message(index: int, answer: Answer) -> Json:
