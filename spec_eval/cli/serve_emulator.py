@@ -110,9 +110,7 @@ def emulator(
         detail=per_request_spec_decode_metrics.value,
         prompt_details=enable_prompt_tokens_details,
     )
-    bound = server.bind(host, port)
-    print(server.base_url(bound), flush=True)
-    server.run(settings, bound, _until_told)
+    server.run(settings, host, port, announce=lambda url: print(url, flush=True), until=_until_told)
 
 
 def _until_told(ended: "asyncio.Event") -> None:

@@ -6,7 +6,6 @@ import json
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from aiohttp import web
 
@@ -288,13 +287,25 @@ def base_url(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
-def run(settings: Settings, bound: socket.socket, until: Callable[[asyncio.Event], Any]) -> None:
-    """Serve on a loop of its own; `until` is given the event that ends it, inside the loop."""
+def run(
+    settings: Settings,
+    host: str,
+    port: int,
+    *,
+    announce: Callable[[str], object],
+    until: Callable[[asyncio.Event], object],
+) -> None:
+    """Serve on a loop of its own. `announce` is given the base URL once it listens, or, slow to start, waits to.
+
+    `until` is given the event that ends it, inside the loop.
+    """
+    emulator = Emulator(settings)
+    bound = bind(host, port)
 
     async def whole() -> None:
         event = asyncio.Event()
         until(event)
-        await Emulator(settings).serve(bound, event)
+        await emulator.serve(bound, event, lambda: announce(base_url(bound)))
 
     try:
         import uvloop

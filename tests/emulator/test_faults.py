@@ -4,7 +4,6 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.llamacpp_server import quick_waits, write_suite
 
 
 @pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(serving, "SETTLE_S", 0.0)
     return quick_waits(monkeypatch)
 
@@ -117,9 +116,9 @@ def test_refusing_server_ends_the_run_and_a_new_one_goes_on(tmp_path: Path) -> N
 
 
 def test_server_that_does_not_listen_yet_leaves_nothing(tmp_path: Path) -> None:
-    with EmulatorServer(fault=("slow-start:seconds=1000",)) as server:
-        with pytest.raises(EnvironmentFault, match=rf"no answer from {server.root}/v1/models .*refused"):
-            start(server, tmp_path)
+    late = EmulatorServer(fault=("slow-start:seconds=1000",))
+    with late as server, pytest.raises(EnvironmentFault, match=r"no answer from .*/v1/models .*refused"):
+        start(server, tmp_path)
     assert not (tmp_path / "results").exists()
 
 
