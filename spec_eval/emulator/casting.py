@@ -100,7 +100,7 @@ def cast(
     if links or data_dir is not None or limit is not None:
         raise UsageError("--cast, --data-dir and --limit belong to a whole card; give --suite too")
     part = _of_name(profile)
-    return Casting(profile, {row.name: hands or HANDS for row in _rows(part)}, part)
+    return Casting(part.name, {row.name: hands or HANDS for row in _rows(part)}, part)
 
 
 def _of_name(name: str) -> Part:

@@ -28,6 +28,8 @@ SERVER_FAULTS = {
     "adaptive": "fewer drafts are verified than the server counts",
     "wrong-model": "another model is served than was asked for at the start",
 }
+# Those that change acceptance itself; the stamp names them.
+FIGURE_FAULTS = ("loop", "adaptive")
 OTHER_MODEL = "another-model"
 
 
@@ -76,8 +78,8 @@ class Faults:
 
     faults: tuple[Fault, ...] = ()
 
-    def server(self, name: str) -> Fault | None:
-        """The server-wide fault of that name, where it is on."""
+    def named(self, name: str) -> Fault | None:
+        """The fault of that name, where it is on."""
         return next((fault for fault in self.faults if fault.name == name), None)
 
     def of(self, number: int, header: str | None) -> dict[str, Fault]:

@@ -41,7 +41,7 @@ class Player:
         else:
             steps = random_steps(row, self._settings.seed, f"{who}|{choice}", ask.seed, self._settings.steps)
         verified = None
-        if self._settings.faults.server("adaptive"):
+        if self._settings.faults.named("adaptive"):
             source = random.Random(f"verified|{self._settings.seed}|{who}")  # noqa: S311 # a game, no secret
             verified = source.choices(range(1, row.k + 1), k=len(steps))
         thinking = ask.chat and ask.thinking and "no-thinking" not in faults

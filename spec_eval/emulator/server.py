@@ -34,9 +34,9 @@ class Emulator:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        server = settings.faults.server
+        named = settings.faults.named
         facts = Facts(
-            model=faults.OTHER_MODEL if server("wrong-model") else settings.model,
+            model=faults.OTHER_MODEL if named("wrong-model") else settings.model,
             drafter=settings.casting.name,
             k=settings.casting.k,
             context=settings.context,
@@ -44,11 +44,11 @@ class Emulator:
             why=settings.why,
             detail=settings.detail,
             prompt_details=settings.prompt_details,
-            adaptive=server("adaptive") is not None,
+            adaptive=named("adaptive") is not None,
         )
         self.wire: Wire = _WIRES[settings.like](facts)
         self.player = Player(settings)
-        self.totals = Totals(2 if server("two-engines") else 1, settings.casting.k)
+        self.totals = Totals(2 if named("two-engines") else 1, settings.casting.k)
         self.requests = 0
         self._refusing = asyncio.Event()
         self._pace: Pace = AtOnce() if settings.gpu is None else Scheduler(settings.gpu)
@@ -65,7 +65,7 @@ class Emulator:
         ended = asyncio.create_task(until.wait())
         refusing = asyncio.create_task(self._refusing.wait())
         try:
-            if slow := self.settings.faults.server("slow-start"):
+            if slow := self.settings.faults.named("slow-start"):
                 ready()
                 await asyncio.wait([ended], timeout=slow.seconds or SLOW_START_S)
             if not until.is_set():
@@ -243,10 +243,11 @@ class Emulator:
         )
         await answer.prepare(request)
         openings = [self.wire.opening(reply, index) for index in range(len(reply.answers))]
-        await answer.write(_events([chunk for chunk in openings if chunk is not None]))
+        waiting = [chunk for chunk in openings if chunk is not None]
 
         async def send(chunks: list[Json]) -> None:
-            data = _events(chunks)
+            data = _events([*waiting, *chunks])  # an opening goes out with the first token
+            waiting.clear()
             if "cut" in struck:
                 await answer.write(data[: len(data) // 2])
                 await asyncio.sleep(0.01)  # what was written is on its way

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spec_eval.emulator.casting import CONTEXT, Casting
-from spec_eval.emulator.faults import Faults
+from spec_eval.emulator.faults import FIGURE_FAULTS, Faults
 from spec_eval.emulator.timing import Gpu
 
 Like = Literal["vllm", "sglang", "trtllm"]
@@ -35,4 +35,7 @@ class Settings:
     def why(self) -> str:
         """The stamp: why its figures are not real."""
         draw = "a deck" if self.deck else "random draws"
-        return f"an emulator of {self.like} played {self.casting.name} from {draw}, seed {self.seed}; no model ran"
+        changed = "".join(f", with fault {name}" for name in FIGURE_FAULTS if self.faults.named(name))
+        why = f"an emulator of {self.like} played {self.casting.name} from {draw}, seed {self.seed}{changed}"
+        # It goes into a header: plain ASCII.
+        return f"{''.join(c if c.isascii() and c.isprintable() else '?' for c in why)}; no model ran"

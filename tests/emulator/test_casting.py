@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spec_eval import profiles, suite
+from spec_eval import doctor, examination, profiles, suite
 from spec_eval.emulator import asks
 from spec_eval.emulator.asks import BadAsk
 from spec_eval.emulator.casting import Casting, cast
@@ -70,9 +70,10 @@ def test_suite_links_prompts_and_temperatures_to_rows_and_counts_the_hands(tmp_p
     assert dict(cast(CARD, suite_name=own, limit=4).hands) == {HUMANEVAL: 4, f"{CARD}:basic-t1:GSM8K": 4}
 
 
-def test_probe_is_answered_and_strangers_are_refused(tmp_path: Path) -> None:
+def test_probes_are_answered_and_strangers_are_refused(tmp_path: Path) -> None:
     found = cast(CARD, suite_name=compound(tmp_path, cell("cold", HUMANEVAL)))
-    assert row(found, "Repeat after me: one two three, one two three, one two three.") == HUMANEVAL
+    for probe in (doctor.PROMPT, examination.PROMPT):
+        assert row(found, probe) == HUMANEVAL
     with pytest.raises(BadAsk, match="no such first user text at any temperature"):
         row(found, "Who are you?")
     with pytest.raises(BadAsk, match=r"at temperature 0.5, only at \[0.0\]"):

@@ -207,7 +207,8 @@ def test_looping_answers_run_into_the_limit(tmp_path: Path) -> None:
     text = str(records["p1"].text)
     assert text.startswith("and again and again, and again and again,")
     assert records["p1"].completion_tokens == 2048
-    assert [w["code"] for w in document(finished.folder)["warnings"] if w["code"] == "many_ended_by_length"]
+    codes = {warning["code"] for warning in document(finished.folder)["warnings"]}
+    assert {"looping_answers", "many_ended_by_length"} <= codes
     # most of its steps accept all eight, so it reads as a far better drafter than it is
     counters = records["p1"].counters
     assert counters is not None
@@ -223,6 +224,8 @@ def test_thinking_that_a_server_ignores_is_seen_in_its_answers(
         finished = start(server, tmp_path, thinking=True)
     header = dict(words.header(tables.build(finished.folder)))
     assert header["thinking"] == f"asked: on; reasoning seen in answers: {seen}"
+    codes = [warning["code"] for warning in document(finished.folder)["warnings"]]
+    assert ("thinking_not_seen" in codes) is (seen == "no")
 
 
 def test_wrong_model_is_found_before_anything_is_sent(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from spec_eval.render import markdown
 from spec_eval.render.progress import Progress
 from spec_eval.run import Finished, RunOptions, driving, serving
 from spec_eval.store import RunFolder
-from tests.emulator.server import HUMANEVAL, EmulatorServer
+from tests.emulator.server import HUMANEVAL, EmulatorServer, settings
 from tests.llamacpp_server import LlamaCppServer, Reply, quick_waits, write_suite
 
 WHY = f"an emulator of vllm played {HUMANEVAL} from a deck, seed 0; no model ran"
@@ -103,6 +103,22 @@ def test_run_is_synthetic_in_every_file_and_title(tmp_path: Path) -> None:
     assert WHY in report
 
 
+def test_server_wide_run_is_stamped_too(tmp_path: Path) -> None:
+    with EmulatorServer() as server:
+        finished = start(server.url, tmp_path, engine="scrape", max_tokens=2048)
+    report = tables.build(finished.folder)
+    assert report.plan.synthetic == WHY
+    # four prompts, a hand of 125 steps each
+    assert report.overall.figures.steps == 500
+
+
+def test_stamp_names_faults_that_change_acceptance_and_is_plain(tmp_path: Path) -> None:
+    own = tmp_path / "größe\n.toml"
+    own.write_text("schema_version = 1\npositions = [0.5, 0.25]\n")
+    found = settings(str(own), fault=("loop:every=2", "500"), deck=False, seed=3).why
+    assert found == "an emulator of vllm played gr??e? from random draws, seed 3, with fault loop; no model ran"
+
+
 def test_plan_is_stamped_before_the_server_is_asked_anything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,4 +175,6 @@ def test_doctor_tells(capsys: pytest.CaptureFixture[str]) -> None:
     with EmulatorServer() as server, pytest.raises(SystemExit) as left:
         cli.main(["doctor", "--engine", "vllm", "--base-url", server.url])
     assert left.value.code == 0
-    assert f"synthetic: {WHY}" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    assert f"synthetic: {WHY}" in lines
+    assert f"WARN  acceptance: synthetic: {WHY}; never publish its figures as measured" in lines
