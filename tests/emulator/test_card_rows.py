@@ -47,39 +47,33 @@ def compound(home: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def played(home: Path) -> dict[str, Any]:
     """Rows of the report by the published row's name."""
-    home = tmp_path_factory.mktemp("rows")
     suite = compound(home)
     links = {f"cell{number}": full_name(row) for number, row in enumerate(published())}
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(serving, "SETTLE_S", 0.0)
-        patched.setattr(
-            "spec_eval.drivers.conversations.gc.collect", lambda: 0
-        )  # of the whole test process, for each cell
-        with EmulatorServer(profile="both cards", suite_name=str(suite), links=links) as server:
-            options = RunOptions(suite=str(suite), engine="vllm", base_url=server.url, out=home / "results")
-            finished = running.start(options, Progress())
+    with EmulatorServer(profile="both cards", suite_name=str(suite), links=links) as server:
+        options = RunOptions(suite=str(suite), engine="vllm", base_url=server.url, out=home / "results")
+        finished = running.start(options, Progress())
     assert finished.shortfall is None
     rows = json.loads(json_render.render([tables.build(finished.folder)]))["rows"]
     return {row["title"]: row for row in rows}
 
 
-def test_all_rows_are_there(report: Any) -> None:
-    assert len(report) == 47
-    assert list(report) == [full_name(row) for row in published()]
-
-
-@pytest.mark.parametrize("row", published(), ids=lambda row: f"{row['table']}-{row['row']}-{row['temperature']}")
-def test_row_comes_out_to_its_last_printed_digit(row: dict[str, str], report: Any) -> None:
-    found = report[full_name(row)]
-    assert found["requests"]["measured"] == PROMPTS
-    assert found["steps"] == 10_000
-    printed = [row[f"position_{i}_pct"] for i in range(1, 9)]
-    assert [f"{share * 100:.2f}" for share in found["positions"]] == printed
-    digits = len(row["acceptance_length"].partition(".")[2])
-    tolerance = {4: 0.0005, 2: 0.006}[digits]
-    assert found["acceptance_length"]["value"] == pytest.approx(float(row["acceptance_length"]), abs=tolerance)
-    if row["acceptance_rate_pct"]:
-        assert found["acceptance_rate"] * 100 == pytest.approx(float(row["acceptance_rate_pct"]), abs=0.01)
+def test_every_row_comes_out_to_its_last_printed_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "SETTLE_S", 0.0)
+    # Of the whole test process, once for each cell.
+    monkeypatch.setattr("spec_eval.drivers.conversations.gc.collect", lambda: 0)
+    found = played(tmp_path)
+    printed = {full_name(row): row for row in published()}
+    assert len(printed) == 47
+    assert {name: [f"{share * 100:.2f}" for share in row["positions"]] for name, row in found.items()} == {
+        name: [row[f"position_{i}_pct"] for i in range(1, 9)] for name, row in printed.items()
+    }
+    assert {(row["requests"]["measured"], row["steps"]) for row in found.values()} == {(PROMPTS, 10_000)}
+    for name, row in printed.items():
+        digits = len(row["acceptance_length"].partition(".")[2])
+        length = pytest.approx(float(row["acceptance_length"]), abs={4: 0.0005, 2: 0.006}[digits])
+        assert found[name]["acceptance_length"]["value"] == length, name
+        if row["acceptance_rate_pct"]:
+            rate = pytest.approx(float(row["acceptance_rate_pct"]), abs=0.01)
+            assert found[name]["acceptance_rate"] * 100 == rate, name
