@@ -51,6 +51,9 @@ def emulator(
     data_dir: Annotated[Path | None, typer.Option(help="folder with the suite's data, as for `run`")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="the limit that `run` is given")] = None,
     cast: Annotated[list[str] | None, typer.Option(help="CELL=PROFILE: what a cell of the suite plays instead")] = None,
+    run_seed: Annotated[
+        int | None, typer.Option(help="seed of the run, to tell prompts of several cells apart by")
+    ] = None,
     draw: Annotated[Draw, typer.Option(help="deal a deck of 10,000 steps, or draw at random")] = Draw.DECK,
     seed: Annotated[int, typer.Option(help="of every draw")] = 0,
     hands: Annotated[int | None, typer.Option(min=1, help="hands of a deck; 80, or as many as a suite asks")] = None,
@@ -99,6 +102,7 @@ def emulator(
             hands=hands,
             context=context or casting.CONTEXT,
             links=dict(_link(text) for text in cast or ()),
+            run_seed=run_seed,
         ),
         deck=draw is Draw.DECK,
         seed=seed,

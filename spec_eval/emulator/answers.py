@@ -67,11 +67,12 @@ def make(
     loop: a model that fell into a loop: its text repeats and is accepted whole until the limit.
     """
     taken = [min(a, v) for a, v in zip(steps, verified, strict=True)] if verified is not None else list(steps)
+    again_and_again = cycle(tuple(taken))
     if loop:
         taken += [k] * -(-ask.max_tokens // (k + 1))
     wanted = min(ask.min_tokens, ask.max_tokens)
     total = 1 + len(taken) + sum(taken)
-    for again in cycle(steps) if steps else ():
+    for again in again_and_again:
         if total >= wanted:
             break
         taken.append(again)

@@ -2,12 +2,15 @@
 
 import functools
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from spec_eval import doctor, examination, profiles, suite, toml
+from spec_eval.drivers.conversations import request_seed
 from spec_eval.emulator import words
 from spec_eval.emulator.asks import Ask, BadAsk
 from spec_eval.emulator.draws import Row
@@ -39,18 +42,23 @@ Key = tuple[str, float]
 
 @dataclass(frozen=True)
 class Casting:
-    """hands: of each row's deck, by its name. part: of every prompt; or null, and `parts` knows them by text."""
+    """hands: of each row's deck, by its name. part: of every prompt; or null, and `parts` knows them by text.
+
+    shared: texts that several parts begin with; `by_seed` tells them apart by the seed that comes with them.
+    """
 
     name: str
     hands: Mapping[str, int]
     part: Part | None = None
     parts: Mapping[Key, Part] = field(default_factory=dict)
+    shared: frozenset[Key] = frozenset()
+    by_seed: Mapping[tuple[Key, int], Part] = field(default_factory=dict)
 
     @property
     def rows(self) -> dict[str, Row]:
         """All rows, by name."""
         found: dict[str, Row] = {}
-        for part in [self.part] if self.part is not None else self.parts.values():
+        for part in [self.part] if self.part is not None else [*self.parts.values(), *self.by_seed.values()]:
             for row in _rows(part):
                 found[row.name] = row
         return found
@@ -73,7 +81,15 @@ class Casting:
         if ask.first_user in (doctor.PROMPT, examination.PROMPT):
             return next(iter(self.parts.values()))
         digest = _digest(ask.first_user)
-        part = self.parts.get((digest, ask.temperature))
+        key = (digest, ask.temperature)
+        if key in self.shared:
+            told = self.by_seed.get((key, ask.seed)) if isinstance(ask.seed, int) else None
+            if told is None:
+                raise BadAsk(
+                    "emulator: several rows have this first user text, and the seed is of no request of the run"
+                )
+            return told
+        part = self.parts.get(key)
         if part is None:
             known = sorted(temperature for text, temperature in self.parts if text == digest)
             at = f"at temperature {ask.temperature:g}, only at {known}" if known else "at any temperature"
@@ -90,15 +106,20 @@ def cast(
     hands: int | None = None,
     context: int = CONTEXT,
     links: Mapping[str, str] | None = None,
+    run_seed: int | None = None,
 ) -> Casting:
     """The rows of `profile`: one row or file, a table of bins, or a whole card with the suite that asks for it.
 
     links: cell ids and what they play, over the suite's own. hands: of every deck; else a suite's requests, or 80.
+    run_seed: of the run that will ask, where prompts of several cells are to be told apart by their requests' seeds.
     """
     if suite_name is not None:
-        return _card(profile, suite_name, data_dir, limit, hands, context, links or {})
-    if links or data_dir is not None or limit is not None:
-        raise UsageError("--cast, --data-dir and --limit belong to a whole card; give --suite too")
+        register = _Register(context, run_seed)
+        _card(register, profile, suite_name, data_dir, limit, links or {})
+        counts = {name: hands or number for name, number in register.planned.items()}
+        return Casting(profile, counts, None, register.parts, frozenset(register.shared), register.by_seed)
+    if links or data_dir is not None or limit is not None or run_seed is not None:
+        raise UsageError("--cast, --data-dir, --limit and --run-seed belong to a whole card; give --suite too")
     part = _of_name(profile)
     return Casting(part.name, {row.name: hands or HANDS for row in _rows(part)}, part)
 
@@ -123,14 +144,13 @@ def _edges(label: str) -> tuple[int, int] | None:
 
 
 def _card(
+    register: "_Register",
     card: str,
     suite_name: str,
     data_dir: Path | None,
     limit: int | None,
-    hands: int | None,
-    context: int,
     links: Mapping[str, str],
-) -> Casting:
+) -> None:
     file = suite.find(suite_name)
     if not isinstance(file.suite, CompoundSuite):
         raise UsageError(f"--suite {suite_name}: has no cells; give --profile CARD:TABLE:ROW without a suite instead")
@@ -140,14 +160,10 @@ def _card(
         raise UsageError(f"--cast {name}: no cell of {suite_name}{toml.nearest(name, [spec.id for spec in specs])}")
     # Without levels of concurrency there is one cell for each of the suite's, in order.
     laid = cells.lay_out(file, RunOptions(suite=suite_name, data_dir=data_dir, limit=limit))
-    parts: dict[Key, Part] = {}
-    planned: Counter[str] = Counter()
-    seen: set[tuple[str, str]] = set()
     for spec, cell in zip(specs, laid.cells, strict=True):
         chosen = _link(spec, links, card, suite_name)
         for conversation in laid.prompts[cell.cell_id]:
-            _add(parts, planned, seen, conversation, cell, _part(chosen, spec, conversation), context)
-    return Casting(card, {name: hands or number for name, number in planned.items()}, None, parts)
+            register.add(conversation, cell, _part(chosen, spec, conversation))
 
 
 def _link(spec: CellSpec, links: Mapping[str, str], card: str, suite_name: str) -> str:
@@ -172,38 +188,55 @@ def _part(chosen: str, spec: CellSpec, conversation: Conversation) -> Part:
 _cached = functools.cache(_of_name)
 
 
-def _add(
-    parts: dict[Key, Part],
-    planned: Counter[str],
-    seen: set[tuple[str, str]],
-    conversation: Conversation,
-    cell: Cell,
-    part: Part,
-    context: int,
-) -> None:
-    """Know the conversation by its first user text, and count its requests; too long ones are never sent."""
-    first = conversation.turns[0]
-    text = next((m["content"] for m in first if m["role"] == "user"), "")
-    temperature, room = cell.sampling.temperature, context - (cell.sampling.max_tokens or 0)
-    assert temperature is not None  # a suite states it
-    key = (_digest(text), temperature)
-    if parts.setdefault(key, part) != part:
-        raise UsageError(
-            f"cell {cell.cell_id!r}: prompt {conversation.prompt_id!r} begins as one of {parts[key].name} at "
-            f"temperature {temperature:g} does, and would play {part.name}; leave one of the two out"
-        )
-    tokens = words.count_chat([m["content"] for m in first])
-    row = part.row(tokens) if isinstance(part, Bins) else part
-    if tokens > room:
-        return
-    if row is None:
-        raise UsageError(
-            f"cell {cell.cell_id!r}: prompt {conversation.prompt_id!r} has {tokens} tokens, and {part.name} has no "
-            "row for it; lower --context, or let the cell play another row with --cast"
-        )
-    if (row.name, conversation.sha256) not in seen:
-        seen.add((row.name, conversation.sha256))
-        planned[row.name] += len(conversation.turns)
+@dataclass
+class _Register:
+    """The conversations of a suite, as they are met. planned: requests of one repeat, by row."""
+
+    context: int
+    run_seed: int | None
+    parts: dict[Key, Part] = field(default_factory=dict)
+    shared: set[Key] = field(default_factory=set)
+    by_seed: dict[tuple[Key, int], Part] = field(default_factory=dict)
+    planned: Counter[str] = field(default_factory=Counter)
+    _seen: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, conversation: Conversation, cell: Cell, part: Part) -> None:
+        """Know it by its first user text, and count its requests; too long ones are never sent."""
+        first = conversation.turns[0]
+        text = next((m["content"] for m in first if m["role"] == "user"), "")
+        temperature, room = cell.sampling.temperature, self.context - (cell.sampling.max_tokens or 0)
+        assert temperature is not None  # a suite states it
+        self._know((_digest(text), temperature), conversation, cell, part)
+        tokens = words.count_chat([m["content"] for m in first])
+        if tokens > room:
+            return
+        row = part.row(tokens) if isinstance(part, Bins) else part
+        if row is None:
+            raise UsageError(
+                f"cell {cell.cell_id!r}: prompt {conversation.prompt_id!r} has {tokens} tokens, and {part.name} has no "
+                "row for it; lower --context, or let the cell play another row with --cast"
+            )
+        once = (row.name, _digest(json.dumps(conversation.turns)))
+        if once not in self._seen:
+            self._seen.add(once)
+            self.planned[row.name] += len(conversation.turns)
+
+    def _know(self, key: Key, conversation: Conversation, cell: Cell, part: Part) -> None:
+        other = self.parts.setdefault(key, part)
+        told = self.run_seed is not None
+        if self.run_seed is not None:
+            for turn, repeat in product(range(len(conversation.turns)), range(cell.repeats)):
+                seed = request_seed(self.run_seed, conversation.prompt_id, turn, repeat)
+                told = told and self.by_seed.setdefault((key, seed), part) == part
+        if other == part:
+            return
+        self.shared.add(key)
+        if not told:
+            raise UsageError(
+                f"cell {cell.cell_id!r}: prompt {conversation.prompt_id!r} begins as one of {other.name} at "
+                f"temperature {key[1]:g} does, and would play {part.name}; leave one of the two out, or tell them "
+                "apart by the seeds of the run with --run-seed"
+            )
 
 
 def _rows(part: Part) -> list[Row]:

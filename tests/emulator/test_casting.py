@@ -1,3 +1,4 @@
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,35 @@ def test_probes_are_answered_and_strangers_are_refused(tmp_path: Path) -> None:
         row(found, "Who are you?")
     with pytest.raises(BadAsk, match=r"at temperature 0.5, only at \[0.0\]"):
         row(found, "Answer: Question number 3?", 0.5)
+
+
+def test_prompts_of_two_cells_are_told_apart_by_the_runs_seeds(tmp_path: Path) -> None:
+    own = compound(tmp_path, cell("a", HUMANEVAL), cell("b", GSM8K, "repeats = 2"))
+    rows = [{"id": "other", "kind": "x", "question": "Question number 0?"}]
+    (tmp_path / "more").mkdir()
+    text = (tmp_path / "pair" / "pair.toml").read_text().replace('name = "pair"', 'name = "more"')
+    (tmp_path / "more" / "pair.toml").write_text(text)
+    (tmp_path / "more" / "rows.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    path = Path(own)
+    path.write_text(path.read_text().replace("pair/pair.toml", "more/pair.toml", 1))
+    found = cast(CARD, suite_name=own, run_seed=7)
+
+    def played(seed: int | None) -> str:
+        body = {"messages": [{"role": "user", "content": "Answer: Question number 0?"}], "temperature": 0.0}
+        return found.row(asks.parse({**body, "seed": seed}, chat=True, context=1000), 0).name
+
+    def sent(prompt: str, repeat: int) -> int:
+        """The first 31 bits of the hash that docs/design/driver.md names."""
+        return int(hashlib.sha256(f"7|{prompt}|0|{repeat}".encode()).hexdigest()[:8], 16) >> 1
+
+    assert played(sent("other", 0)) == HUMANEVAL
+    assert (played(sent("p0", 0)), played(sent("p0", 1))) == (GSM8K, GSM8K)
+    for stranger in (None, 5):
+        with pytest.raises(BadAsk, match="several rows have this first user text"):
+            played(stranger)
+    # one id under one seed for both is beyond telling
+    with pytest.raises(UsageError, match="prompt 'p0' begins as one of"):
+        cast(CARD, suite_name=compound(tmp_path, cell("a", HUMANEVAL), cell("b", GSM8K)), run_seed=7)
 
 
 def test_rows_by_category(tmp_path: Path) -> None:
