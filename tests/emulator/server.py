@@ -14,8 +14,8 @@ HUMANEVAL = "glm-5.3-dflash2-preview:basic-t0:HumanEval"
 
 
 def settings(profile: str = HUMANEVAL, *, like: Any = "vllm", fault: tuple[str, ...] = (), **more: Any) -> Settings:
-    """Of one row; `hands`, `suite_name`, `data_dir` and `limit` go to the casting."""
-    names = ("hands", "suite_name", "data_dir", "limit", "links")
+    """Of one row; options of the casting go to it."""
+    names = ("hands", "suite_name", "data_dir", "limit", "links", "run_seed")
     given = {name: more.pop(name) for name in names if name in more}
     casting = cast(profile, context=more.get("context", CONTEXT), **given)
     return Settings(like=like, casting=casting, faults=Faults(tuple(map(parse, fault))), **more)
