@@ -111,12 +111,10 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
         found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
-        if plan.target.recipe is None and found.identity.synthetic != plan.synthetic:
-            raise _other_server(folder, plan, found)
         if not plan.cold_cache and engine.cools_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
-        started = _now()
-        facts = same_server.facts(server, found)
+        same_server.refuse_other_stamp(plan, found, str(folder.path))
+        facts, started = same_server.facts(server, found), _now()
         changes = same_server.changes(folder.first_server(), facts, str(folder.path))
         for change in changes:
             progress.note(f"warning: the server is another than in the run's first session: {change}")
@@ -166,15 +164,6 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     with interrupts.held_back():
         _write_manifest(folder, plan, engine, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
-
-
-def _other_server(folder: RunFolder, plan: Plan, found: Probe) -> UsageError:
-    """Real answers and emulated ones, or those of two emulators, never go into one run."""
-    was, now = plan.synthetic or "a real server", found.identity.synthetic or "a real server"
-    return UsageError(
-        f"{folder.path}: planned for {was}; {plan.target.base_url} is {now}; "
-        "start that server again with the same options, or start a new run"
-    )
 
 
 async def _all_cells(
