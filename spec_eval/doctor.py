@@ -1,7 +1,7 @@
 """Questions to a server before a run: is it there, is it the right one, does it hand its counters over?"""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spec_eval.drivers.chat import ChatRequest, ChatResult, Timeouts, open_client, sampling_body
 from spec_eval.engines import Engine
@@ -12,7 +12,7 @@ from spec_eval.errors import EnvironmentFault
 from spec_eval.records import breach
 from spec_eval.suite import Sampling
 
-_PROMPT = "Repeat after me: one two three, one two three, one two three."
+PROMPT = "Repeat after me: one two three, one two three, one two three."
 _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
 
 
@@ -34,7 +34,7 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
 
     Cheap on purpose: a run without counters should end here, not after the data set was sent.
     """
-    identity = engine.identify(endpoint)
+    identity = identify(endpoint, engine)
     name = model_name(identity, model, endpoint)
     if not engine.by_request:
         _require_totals(endpoint, engine)
@@ -61,6 +61,11 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
     if k is not None and told is not None and told != k:
         raise EnvironmentFault(f"{endpoint.base_url}: drafts {told} tokens a step, not {k}; mend --k, or drop it")
     return Probe(identity, name, known, told)
+
+
+def identify(endpoint: Endpoint, engine: Engine) -> Identity:
+    """What the server says of itself, and whether it is an emulator."""
+    return replace(engine.identify(endpoint), synthetic=endpoint.stamp())
 
 
 def _require_totals(endpoint: Endpoint, engine: Engine) -> None:
@@ -103,5 +108,5 @@ def model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> st
 async def _ask(endpoint: Endpoint, engine: Engine, model: str, k: int | None, cold_cache: bool) -> ChatResult:
     timeouts = Timeouts(connect=10.0, first_token=300.0)
     async with open_client(endpoint, engine, k=k, concurrency=1, timeouts=timeouts, cold_cache=cold_cache) as client:
-        messages = ({"role": "user", "content": _PROMPT},)
+        messages = ({"role": "user", "content": PROMPT},)
         return await client.ask(ChatRequest(model, messages, sampling_body(_SAMPLING, seed=0)))

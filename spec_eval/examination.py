@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from spec_eval.doctor import model_name
+from spec_eval.doctor import identify, model_name
 from spec_eval.drivers.answer import Answer, AnswerError
 from spec_eval.drivers.chat import Timeouts, open_client, sampling_body
 from spec_eval.drivers.conversations import Job, drive
@@ -27,7 +27,7 @@ from spec_eval.suite import Sampling
 # Words that come again, since n-gram drafters propose from what was said before; and enough of them to fill a block of
 # a prefix cache (vLLM's have 16 tokens, those of its CPU build 128).
 _COUNT = "one two three four five six seven eight nine ten"
-_PROMPT = f"Say it once more: {', '.join([_COUNT] * 16)}, one two three"
+PROMPT = f"Say it once more: {', '.join([_COUNT] * 16)}, one two three"
 _SAMPLING = Sampling(temperature=0.0, max_tokens=48)
 _TIMEOUTS = Timeouts(connect=10.0, first_token=45.0, between_chunks=30.0)
 _WHOLE_TIMEOUT_S = 45.0
@@ -86,7 +86,7 @@ class _Subject:
         return self.answers[name]
 
     async def _ask(self, sampling: Sampling, cold_cache: bool) -> RequestRecord:
-        conversation = Conversation("doctor", "doctor", None, (({"role": "user", "content": _PROMPT},),))
+        conversation = Conversation("doctor", "doctor", None, (({"role": "user", "content": PROMPT},),))
         job = Job(
             cell_id="doctor",
             dataset="doctor",
@@ -115,7 +115,7 @@ class _Subject:
         """Counters of an answer that is not streamed, or why it cannot be used."""
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": "user", "content": _PROMPT}],
+            "messages": [{"role": "user", "content": PROMPT}],
             "stream": False,
             **sampling_body(_SAMPLING, seed=0),
             **self.engine.extra_body(cold_cache=False),  # so that the last request has a prefix to find
@@ -131,7 +131,7 @@ class _Subject:
 def examine(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None) -> Examination:
     """Ask everything that a run's figures depend on; what cannot be reached ends it early."""
     try:
-        identity = engine.identify(endpoint)
+        identity = identify(endpoint, engine)
         name = model_name(identity, model, endpoint)
     except EnvironmentFault as fault:
         return Examination(None, None, k, (Finding("server", Status.FAIL, *_parted(fault)),))
@@ -209,6 +209,9 @@ def _k(subject: _Subject, expected: int | None, first: RequestRecord) -> Iterato
 
 
 def _kind(identity: Identity) -> Iterator[Finding]:
+    if identity.synthetic:
+        remedy = "never publish its figures as measured"
+        yield Finding("acceptance", Status.WARN, f"synthetic: {identity.synthetic}", remedy)
     if identity.speculative is False:
         yield Finding("drafter", Status.FAIL, "the server does not draft", "start it with a drafter")
     if identity.adaptive:

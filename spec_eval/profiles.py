@@ -10,7 +10,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from spec_eval import shipped
+from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
 
 
@@ -43,11 +43,32 @@ def published() -> dict[str, Profile]:
     return {profile.name: profile for profile in profiles}
 
 
+def by_length() -> dict[str, Profile]:
+    """Rows of the published cards that print an acceptance length without positions, by name.
+
+    Their positions are made up to fit the length: every draft is accepted with one and the same probability, given
+    that those before it were.
+    """
+    with (shipped.folder("profiles") / "published-lengths.csv").open(encoding="utf-8", newline="") as stream:
+        profiles = [_from_length(row) for row in csv.DictReader(stream)]
+    return {profile.name: profile for profile in profiles}
+
+
+def table(name: str) -> dict[str, Profile]:
+    """The rows of the published table CARD:TABLE, by their labels."""
+    known = {**published(), **by_length()}
+    rows = {full.removeprefix(f"{name}:"): profile for full, profile in known.items() if full.startswith(f"{name}:")}
+    if not rows or any(":" in label for label in rows):
+        tables = sorted({full.rpartition(":")[0] for full in known})
+        raise UsageError(f"no table {name!r} of a published card{toml.nearest(name, tables)}")
+    return rows
+
+
 def find(name: str) -> Profile:
     """The published row of that name, or the profile in that TOML file."""
     if name.endswith(".toml"):
         return _from_file(Path(name))
-    known = published()
+    known = {**published(), **by_length()}
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
         hint = f", did you mean {close[0]!r}?" if close else ""
@@ -68,6 +89,33 @@ def _from_row(row: dict[str, str]) -> Profile:
         acceptance_rate=float(rate) / 100 if rate else None,
         printed=(row["acceptance_length"], rate, *positions),
     )
+
+
+def _from_length(row: dict[str, str]) -> Profile:
+    length, rate = row["acceptance_length"], row["acceptance_rate_pct"]
+    return Profile(
+        name=f"{row['card']}:{row['table']}:{row['row']}",
+        positions=_geometric(float(length), int(row["k"])),
+        source=f"model card {row['model']}; it prints no positions, these are made up to fit its length",
+        temperature=float(row["temperature"]),
+        acceptance_length=float(length),
+        acceptance_rate=float(rate) / 100 if rate else None,
+        printed=(length, rate),
+    )
+
+
+def _geometric(length: float, k: int) -> tuple[float, ...]:
+    """Shares q, q², …, qᵏ in steps of 1/10000 that sum to length − 1, exactly where it has four decimals."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(middle**i for i in range(1, k + 1)) < length - 1 else (low, middle)
+    shares = [round(low**i * 10_000) for i in range(1, k + 1)]
+    missing = round((length - 1) * 10_000) - sum(shares)
+    # What rounding lost or added, at most k / 2: one each, so that the shares still fall.
+    for i in range(abs(missing)):
+        shares[i if missing > 0 else -1 - i] += 1 if missing > 0 else -1
+    return tuple(share / 10_000 for share in shares)
 
 
 def _from_file(path: Path) -> Profile:

@@ -139,6 +139,8 @@ class CellSpec(Frozen):
 
     id: unique in the suite. table: heading of the table its rows go into. title: of its row, or of its rows' prefix.
     rows: one row for the cell, or one for each category in the order of `order`.
+    profile: the published row that it measures, as CARD:TABLE:ROW, or its table, as CARD:TABLE, where it has a row for
+    each category or for each bin of prompt lengths. Only the emulator reads it.
     """
 
     id: str
@@ -151,6 +153,7 @@ class CellSpec(Frozen):
     concurrency: int | None = Field(default=None, gt=0)
     repeats: int | None = Field(default=None, gt=0)
     select: Select | None = None
+    profile: str | None = None
 
     @model_validator(mode="after")
     def _order_has_an_effect(self) -> "CellSpec":

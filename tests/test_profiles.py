@@ -141,3 +141,33 @@ def test_file_that_is_no_profile_is_refused(tmp_path: Path, text: str, words: st
 def test_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match=r"nowhere\.toml"):
         profiles.find("nowhere.toml")
+
+
+def test_rows_that_print_a_length_only_get_positions_that_fit_it() -> None:
+    found = profiles.by_length()
+    assert len(found) == 5
+    one = found["glm-5.3-dflash2-preview:mrcr-8needle-bins:0-8192"]
+    assert (one.acceptance_length, one.printed) == (6.919, ("6.9190", "73.99"))
+    assert "prints no positions, these are made up" in one.source
+    for profile in found.values():
+        shares = [round(share * 10_000) for share in profile.positions]
+        assert len(shares) == 8
+        assert 10_000 + sum(shares) == round(float(profile.printed[0]) * 10_000)
+        assert shares == sorted(shares, reverse=True)
+        # one probability for every draft, but for the roundings
+        ratios = [b / a for a, b in zip([10_000, *shares], shares, strict=False)]
+        assert max(ratios) - min(ratios) < 0.001
+
+
+def test_table_has_its_rows_by_label() -> None:
+    found = profiles.table("glm-5.3-dflash2-preview:basic-t0")
+    assert list(found) == ["HumanEval", "GSM8K", "MATH500", "MT-Bench"]
+    assert next(iter(profiles.table("glm-5.3-dflash2-preview:mrcr-8needle-bins"))) == "0-8192"
+    with pytest.raises(UsageError, match=r"no table '.*:basic' of a published card, did you mean '.*:basic-t1'"):
+        profiles.table("glm-5.3-dflash2-preview:basic")
+
+
+def test_made_up_positions_are_found_by_name_and_not_listed_among_the_printed() -> None:
+    name = "glm-5.3-dflash2-preview:mrcr-8needle-bins:0-8192"
+    assert profiles.find(name) == profiles.by_length()[name]
+    assert name not in profiles.published()

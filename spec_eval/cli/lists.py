@@ -98,7 +98,7 @@ def _engines() -> list[dict[str, object]]:
 
 
 def _profiles() -> list[dict[str, object]]:
-    from spec_eval.profiles import published
+    from spec_eval.profiles import by_length, published
 
     return [
         {
@@ -108,7 +108,7 @@ def _profiles() -> list[dict[str, object]]:
             "temperature": profile.temperature,
             "source": profile.source,
         }
-        for profile in published().values()
+        for profile in (*published().values(), *by_length().values())
     ]
 
 

@@ -39,7 +39,8 @@ class Identity:
     speculative: whether it drafts at all. k: draft tokens a step as the server reports them, in drafts;
     k_flag: the server's own setting that it comes from. tree: whether it drafts trees, which have no chain positions.
     adaptive: whether it verifies only some of the drafts. prefix_caching: whether its prefix cache is on.
-    chat_template_sha256: of the template text. details: whatever else is worth keeping, as sent.
+    chat_template_sha256: of the template text. synthetic: why its figures are not real, where it is an emulator; the
+    doctor fills it in for every engine. details: whatever else is worth keeping, as sent.
     """
 
     models: tuple[str, ...]
@@ -54,6 +55,7 @@ class Identity:
     prefix_caching: bool | None = None
     tensor_parallelism: int | None = None
     chat_template_sha256: str | None = None
+    synthetic: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
 

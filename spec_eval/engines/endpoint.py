@@ -15,14 +15,18 @@ from spec_eval.errors import EnvironmentFault, UsageError
 TIMEOUT_S = 30.0
 HEAD = 200
 KEY_VARIABLE = "OPENAI_API_KEY"
+# An emulated server says on every answer what played it.
+STAMP = "x-spec-eval-synthetic"
+STAMPED_OWNER = "spec-eval-emulator"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Status and text of an answer."""
+    """Status and text of an answer. synthetic: what an emulated server says of itself, null from a real one."""
 
     status: int
     text: str
+    synthetic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class Endpoint:
             except urllib.error.HTTPError as refused:
                 answer = refused
             with answer:
-                return Reply(answer.status, self.scrubbed(answer.read().decode(errors="replace")))
+                text = self.scrubbed(answer.read().decode(errors="replace"))
+                return Reply(answer.status, text, answer.headers.get(STAMP))
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise EnvironmentFault(
@@ -128,6 +133,16 @@ class Endpoint:
         except EnvironmentFault:
             return None
         return reply.text if reply.status == 200 else None
+
+    def stamp(self) -> str | None:
+        """Why the server's figures are not real, where it is an emulator; null where nothing says so.
+
+        On the header of an answer, or, where something in between drops headers, the owner of its models.
+        """
+        reply = self.get("/v1/models")
+        if reply.synthetic is not None:
+            return reply.synthetic
+        return f"{self.root} is an emulator: its models are {STAMPED_OWNER}'s" if STAMPED_OWNER in reply.text else None
 
     def models(self) -> list[dict[str, Any]]:
         """The entries of /v1/models."""

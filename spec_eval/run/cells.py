@@ -10,7 +10,6 @@ from spec_eval import prompts, suite, toml
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
 from spec_eval.run.options import RunOptions
-from spec_eval.run.targets import SYNTHETIC
 from spec_eval.store import Cell, PromptRef
 from spec_eval.store.plan import Member
 from spec_eval.suite import CellSpec, CompoundSuite, Load, Sampling, Select, Suite, SuiteFile
@@ -135,8 +134,6 @@ def _cell(
     simple = wanted.file.simple
     name, title = _named(simple, wanted, standin=whole.standin)
     cell_id = f"{STANDIN}-{wanted.id}" if whole.standin and wanted.table else (name if not wanted.table else wanted.id)
-    if options.known_answer:
-        cell_id = f"{SYNTHETIC}-{cell_id}"
     return Cell(
         cell_id=f"{cell_id}-c{level}" if suffix else cell_id,
         dataset=name,

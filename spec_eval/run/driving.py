@@ -52,6 +52,8 @@ class _Session:
 def start(options: RunOptions, progress: Progress) -> Finished:
     """Plan, open a run folder, and drive it."""
     prepared = planning.prepare(options)
+    # Before the plan is written: whatever ends this run, no record may be without the mark.
+    prepared = planning.marked(prepared, serving.stamp(prepared.plan))
     plan = prepared.plan
     folder = new_run_folder(options.out, f"{plan.suite_name}-{plan.target.engine}-{plan.target.drafter or 'drafter'}")
     prepared = replace(prepared, plan=plan.model_copy(update={"run_id": folder.path.name}))
@@ -111,8 +113,8 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
         found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
         if not plan.cold_cache and engine.cools_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
-        started = _now()
-        facts = same_server.facts(server, found)
+        same_server.refuse_other_stamp(plan, found, str(folder.path))
+        facts, started = same_server.facts(server, found), _now()
         changes = same_server.changes(folder.first_server(), facts, str(folder.path))
         for change in changes:
             progress.note(f"warning: the server is another than in the run's first session: {change}")

@@ -11,6 +11,7 @@ from spec_eval.prompts import PromptSet
 from spec_eval.render import words
 from spec_eval.run import cells, provenance, targets
 from spec_eval.run.options import RunOptions
+from spec_eval.run.targets import SYNTHETIC
 from spec_eval.store import Plan
 from spec_eval.suite import CompoundSuite
 
@@ -38,7 +39,6 @@ def prepare(options: RunOptions) -> Prepared:
     now = datetime.now(UTC)
     plan = Plan(
         run_id=f"{now:%Y%m%d-%H%M%S}-{name}-{target.engine}",
-        synthetic=targets.synthetic(options),
         created=now.isoformat(timespec="seconds"),
         spec_eval_version=__version__,
         spec_eval_commit=provenance.commit(),
@@ -62,7 +62,17 @@ def prepare(options: RunOptions) -> Prepared:
         api_key_env=options.api_key_env,
         trust_remote_code=options.trust_remote_code,
     )
-    return Prepared(plan, laid.prompts)
+    return marked(Prepared(plan, laid.prompts), targets.synthetic(options))
+
+
+def marked(prepared: Prepared, why: str | None) -> Prepared:
+    """With `why` in the plan, and on the name of every cell; as it is where the acceptance is real."""
+    if why is None:
+        return prepared
+    names = {cell.cell_id: f"{SYNTHETIC}-{cell.cell_id}" for cell in prepared.plan.cells}
+    renamed = tuple(cell.model_copy(update={"cell_id": names[cell.cell_id]}) for cell in prepared.plan.cells)
+    plan = prepared.plan.model_copy(update={"synthetic": why, "cells": renamed})
+    return Prepared(plan, {names[cell_id]: chosen for cell_id, chosen in prepared.prompts.items()})
 
 
 def reload(plan: Plan) -> Prepared:

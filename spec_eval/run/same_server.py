@@ -7,8 +7,9 @@ Other differences are named, and stay in the session lines.
 from typing import Any
 
 from spec_eval.doctor import Probe
-from spec_eval.errors import EnvironmentFault
+from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.run import serving
+from spec_eval.store import Plan
 
 _MUST_MATCH = ("model", "k")
 
@@ -25,6 +26,21 @@ def facts(server: serving.Server, found: Probe) -> dict[str, Any]:
         "adaptive": identity.adaptive,
         "tensor_parallelism": identity.tensor_parallelism,
     }
+
+
+def refuse_other_stamp(plan: Plan, found: Probe, where: str) -> None:
+    """UsageError where the server is not the real one, or not the emulator, that the plan was made for.
+
+    Real answers and played ones, or those of two emulators, never go into one run. A server that we start is no
+    emulator, and a plan for it may be synthetic for another reason.
+    """
+    if plan.target.recipe is not None or found.identity.synthetic == plan.synthetic:
+        return
+    was, now = plan.synthetic or "a real server", found.identity.synthetic or "a real server"
+    raise UsageError(
+        f"{where}: planned for {was}; {plan.target.base_url} is {now}; "
+        "start that server again with the same options, or start a new run"
+    )
 
 
 def changes(first: dict[str, Any] | None, now: dict[str, Any], where: str) -> tuple[str, ...]:

@@ -26,6 +26,13 @@ class Server:
     facts: dict[str, str] = field(default_factory=dict)
 
 
+def stamp(plan: Plan) -> str | None:
+    """What an emulated server that runs already says of itself; null of a real one, and of one that we start."""
+    if plan.target.recipe is not None:
+        return None
+    return Endpoint.at(str(plan.target.base_url), key_from_environment(plan.api_key_env)).stamp()
+
+
 @contextlib.contextmanager
 def serve(folder: RunFolder, plan: Plan) -> Iterator[Server]:
     """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts."""

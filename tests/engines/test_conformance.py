@@ -16,6 +16,8 @@ from spec_eval import engines
 from spec_eval.engines import ENGINES, CounterReader, Engine
 from spec_eval.engines.base import Adapter
 from spec_eval.records import breach
+from tests.emulator.asking import chat, stream
+from tests.emulator.server import EmulatorServer
 from tests.factories import DATA
 
 
@@ -146,3 +148,33 @@ def test_payload_of_another_engine_gives_no_counters(name: str, other: str, payl
     reading = fed(ENGINES[name].reader(payload.k), other, payload.file).reading()
     assert reading.counters is None
     assert reading.reason
+
+
+# The emulator speaks three of the formats; each adapter must read its own like a recorded one, and no other.
+
+
+@pytest.fixture(scope="module", params=["vllm", "sglang", "trtllm"])
+def emulated(request: pytest.FixtureRequest) -> dict[str, list[dict[str, Any]]]:
+    """The events of a whole answer and of a streamed one, all of one hand of 125 steps."""
+    with EmulatorServer(like=request.param) as server:
+        asked = {"max_tokens": 5000, **ENGINES[request.param].extra_body()}
+        return {request.param: [], "whole": [chat(server.url, **asked)], "stream": stream(server.url, **asked)}
+
+
+@pytest.mark.parametrize("kind", ["whole", "stream"])
+@pytest.mark.parametrize("k", [None, 8])
+def test_emulated_answers_are_read_by_their_own_adapter_only(
+    emulated: dict[str, list[dict[str, Any]]], kind: str, k: int | None
+) -> None:
+    own = next(iter(emulated))
+    for name in PAYLOADS:
+        reader = ENGINES[name].reader(k)
+        for event in emulated[kind]:
+            reader.event(event)
+        counters = reader.reading().counters
+        assert (counters is not None) == (name == own)
+        if counters is not None:
+            assert (counters.steps, counters.drafted, counters.k) == (125, 1000, 8)
+            usage = emulated["whole"][0]["usage"]["completion_tokens"]
+            assert usage == 1 + 125 + counters.accepted
+            assert breach(counters, usage) is None

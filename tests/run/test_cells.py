@@ -148,12 +148,6 @@ def test_levels_of_concurrency_multiply_the_cells(folder: Path) -> None:
     assert {c.concurrency for c in laid(folder, concurrency=(8,)).cells} == {8}
 
 
-def test_known_answer_marks_every_cell(folder: Path) -> None:
-    found = laid(folder, known_answer="x", concurrency=(1, 2))
-    assert all(cell.cell_id.startswith("synthetic-") for cell in found.cells)
-    assert found.cells[0].cell_id == "synthetic-tea-hot-c1"
-
-
 def test_made_up_rows_never_carry_the_real_name(tmp_path: Path) -> None:
     home = tmp_path / "speed_bench_standin" / "throughput_1k.jsonl"
     home.parent.mkdir()

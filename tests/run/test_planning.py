@@ -7,7 +7,7 @@ import pytest
 
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.run import RunOptions, dry_run
-from spec_eval.run.planning import prepare, reload
+from spec_eval.run.planning import marked, prepare, reload
 from spec_eval.suite import Sampling
 from tests.llamacpp_server import write_suite
 
@@ -36,6 +36,16 @@ def test_a_plan_says_everything_before_the_first_request(suite: str) -> None:
     assert cell.prompts.rows == 6
     assert list(cell.prompts.files) == ["rows.jsonl"]
     assert list(cell.units()) == [("pair", f"p{i}", 0, 0) for i in range(6)]
+
+
+def test_mark_of_made_up_acceptance_is_on_the_plan_and_on_every_cell(suite: str) -> None:
+    real = prepare(options(suite, concurrency=(1, 2)))
+    made_up = marked(real, "played")
+    assert made_up.plan.synthetic == "played"
+    assert [cell.cell_id for cell in made_up.plan.cells] == ["synthetic-pair-c1", "synthetic-pair-c2"]
+    assert list(made_up.prompts) == ["synthetic-pair-c1", "synthetic-pair-c2"]
+    assert made_up.plan.settings_sha256 != real.plan.settings_sha256
+    assert marked(real, None) is real
 
 
 def test_overrides_are_recorded_by_the_options_name_and_reach_the_cell(suite: str) -> None:
