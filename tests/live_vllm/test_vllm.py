@@ -24,6 +24,11 @@ def test_counters_equal_the_servers_own(drafter: Drafter, vllm: Serve, humaneval
         runs = [alone, together]
         if drafter == "ngram":
             runs.append(run(*_gsm8k(tmp_path), "--max-tokens", "96", *_at(server), cwd=tmp_path))
+            found = _examined(server, tmp_path, code=0)
+            assert "fail" not in found.values()
+            assert {found[check] for check in ("counters, streamed", "counters, not streamed", "server's totals")} == {
+                "pass"
+            }
     for done in runs:
         assert done.sums() == done.prometheus("vllm:")
         assert done.sums()["steps"] > 20
@@ -65,9 +70,11 @@ def test_without_the_counter_flag_nothing_is_sent(vllm: Serve, humaneval: list[s
         before = _counter(server, "vllm:request_success_total")
         done = spec_eval("run", "humaneval", *humaneval, *_at(server), cwd=tmp_path, code=4)
         asked = _counter(server, "vllm:request_success_total") - before
+        found = _examined(server, tmp_path, code=1)
     assert "--per-request-spec-decode-metrics" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert asked == 1
+    assert found["counters, streamed"] == "fail"
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").iterdir())
 
 
@@ -84,8 +91,16 @@ def test_without_statistics_reconciliation_is_not_available(vllm: Serve, humanev
 def test_without_speculation_there_is_nothing_to_measure(vllm: Serve, humaneval: list[str], tmp_path: Path) -> None:
     with vllm("none") as server:
         done = spec_eval("run", "humaneval", *humaneval, *_at(server), cwd=tmp_path, code=4)
+        found = _examined(server, tmp_path, code=1)
+    assert found["counters, streamed"] == "fail"
     assert "--speculative-config" in done.stderr
     assert "no sign of drafting" in done.stderr
+
+
+def _examined(server: Server, cwd: Path, *, code: int) -> dict[str, str]:
+    """What doctor says, by check."""
+    done = spec_eval("doctor", *_at(server), "--format", "json", cwd=cwd, code=code)
+    return {finding["check"]: finding["status"] for finding in json.loads(done.stdout)["findings"]}
 
 
 def _at(server: Server) -> list[str]:
