@@ -27,8 +27,15 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="run folder to go on with, at its own settings")] = None,
     engine: Annotated[str | None, typer.Option(help="the server's engine, or embedded")] = None,
     base_url: Annotated[str | None, typer.Option(help="where the server is, as http://127.0.0.1:8000/v1")] = None,
-    serve: Annotated[str | None, typer.Option(help="recipe to serve first")] = None,
-    model: Annotated[str | None, typer.Option(help="served model name; a .gguf file for the embedded engine")] = None,
+    serve: Annotated[str | None, typer.Option(help="recipe to serve first (see `list recipes`)")] = None,
+    hardware: Annotated[str | None, typer.Option(help="what to serve it on (see `list hardware`)")] = None,
+    variant: Annotated[str | None, typer.Option(help="bf16 or fp8 weights of the recipe's target")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="served model name; with --serve: hub name, folder or .gguf file to serve")
+    ] = None,
+    draft: Annotated[
+        str | None, typer.Option(help="with --serve: hub name, folder or .gguf file of the drafter")
+    ] = None,
     drafter: Annotated[str | None, typer.Option(help="the drafter's name, for the report")] = None,
     k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the server does not tell")] = None,
     known_answer: Annotated[
@@ -61,7 +68,7 @@ def run(
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be sent, send nothing")] = False,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="let a data set run code of its own")
+        bool, typer.Option("--trust-remote-code", help="let a data set or a served model run code of its own")
     ] = False,
     api_key_env: Annotated[
         str | None,
@@ -85,7 +92,10 @@ def run(
         engine=engine,
         base_url=base_url,
         serve=serve,
+        hardware=hardware,
+        variant=variant,
         model=model,
+        draft=draft,
         drafter=drafter,
         k=k,
         known_answer=known_answer,

@@ -1,9 +1,10 @@
 """The one seam between an engine and the rest: what to send, and how to read what comes back."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.launch import Launcher
 from spec_eval.records import SpecCounters, is_count
 
 
@@ -130,6 +131,10 @@ class Engine(Protocol):
     def metrics_remedy(self) -> str:
         """How to make the server show its Prometheus counters."""
 
+    @property
+    def launcher(self) -> Launcher | None:
+        """How spec-eval starts it; None where it does not."""
+
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """Fields of one request's body: they switch the counters on and, with `cold_cache`, old prefixes off."""
 
@@ -165,6 +170,7 @@ class Adapter:
     metrics_path: str = "/metrics"
     no_totals: str | None = None
     reserves_answer: bool = True
+    launcher: ClassVar[Launcher | None] = None
 
     @property
     def headers(self) -> dict[str, str]:

@@ -6,14 +6,47 @@ the rate are exact, S and the positions are not to be had. Verified against the 
 """
 
 import hashlib
+import json
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.launch import Command, Launch, Launcher
 from spec_eval.records import SpecCounters, is_count
 
 _FIELDS = ("predicted_n", "draft_n", "draft_n_accepted")
+
+
+class LlamaCppLauncher(Launcher):
+    """A child process of ours that runs the wheel xllamacpp; it ends with its standard input.
+
+    Its flags: `slot-context`, tokens of one slot; `threads`; `match`, how many tokens an n-gram must match.
+    """
+
+    words: ClassVar[Mapping[str, str]] = {"ngram": "ngram-simple", "draft-model": "draft-simple", "none": "none"}
+    on_cpu: ClassVar[bool] = True
+    defaults: ClassVar[Mapping[str, int]] = {"slot-context": 2048, "threads": 2, "match": 3}
+
+    def command(self, launch: Launch) -> Command:
+        """Its settings go along as one JSON object; port 0 is a free one, announced on standard output."""
+        settings = {name.replace("-", "_"): launch.flags.get(name, value) for name, value in self.defaults.items()}
+        config = {
+            "model_path": launch.model,
+            "model_name": launch.served_name,
+            "draft_path": launch.draft,
+            "algorithm": self.words[launch.algorithm],
+            "k": launch.k,
+            "slots": launch.slots,
+            "host": launch.host,
+            "port": launch.port,
+            "synthetic_rates": list(launch.synthetic_rates),
+            **settings,
+        }
+        argv = (sys.executable, "-m", "spec_eval.engines.llamacpp_child", json.dumps(config))
+        return Command(argv, launch.env, "xllamacpp")
 
 
 @dataclass(frozen=True)
@@ -27,6 +60,7 @@ class LlamaCpp(Adapter):
         "llama.cpp hands its counters over in streamed timings; use a build from b10434 on, started with a drafter"
     )
     metrics_remedy: str = "start llama-server with --metrics"
+    launcher: ClassVar[Launcher] = LlamaCppLauncher()
 
     @property
     def headers(self) -> dict[str, str]:

@@ -6,11 +6,13 @@ and stays with the raw counters. Read in the source of 0.5.23, not recorded.
 """
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.launch import COMMON_CAUSES, Command, Launch, Launcher, program, rendered
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
 _STEPS = ("spec_verify_ct",)
@@ -18,6 +20,59 @@ _STEPS = ("spec_verify_ct",)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accept_token_num", "spec_accepted_drafts", "spec_accepted_tokens")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_draft_token_num", "spec_draft_tokens")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+
+
+class SglangLauncher(Launcher):
+    """`sglang serve`; a request itself asks for counters, so the only switch is the one for /metrics."""
+
+    words: ClassVar[Mapping[str, str]] = {
+        "dflash2": "DFLASH",
+        "dspark": "DSPARK",
+        "mtp": "EAGLE",
+        "eagle3": "EAGLE3",
+        "draft-model": "STANDALONE",
+        "ngram": "NGRAM",
+        "none": "none",
+    }
+    counts: ClassVar[Mapping[str, int]] = {
+        "speculative-num-draft-tokens": 1,
+        "speculative-dspark-block-size": 0,
+        "speculative-num-steps": 0,
+    }
+    owned: ClassVar[frozenset[str]] = frozenset({"speculative-algorithm", "speculative-draft-model-path"})
+    causes = COMMON_CAUSES
+
+    def command(self, launch: Launch) -> Command:
+        """Of the four ways in which SGLang is told k, the ones that this drafter wants, each derived from k."""
+        found = program("sglang", variable="SPEC_EVAL_SGLANG_PYTHON", package="sglang", module="sglang.launch_server")
+        flags: dict[str, object] = dict(launch.flags)
+        if launch.served_name is not None:
+            flags["served-model-name"] = launch.served_name
+        if launch.tensor_parallelism is not None:
+            flags["tp-size"] = launch.tensor_parallelism
+        if launch.memory is not None:
+            flags["mem-fraction-static"] = launch.memory
+        flags |= {"host": launch.host, "port": launch.port}
+        if launch.k is not None:
+            flags |= self._speculative(launch, launch.k)
+        flags["enable-metrics"] = True
+        if launch.trust_remote_code:
+            flags["trust-remote-code"] = True
+        return Command((*found.prefix, "--model-path", launch.model, *rendered(flags)), launch.env, found.found or "")
+
+    def _speculative(self, launch: Launch, k: int) -> dict[str, object]:
+        """A chain always: of drafters that could draft trees, one branch."""
+        flags: dict[str, object] = {"speculative-algorithm": self.words[launch.algorithm]}
+        if launch.draft is not None:
+            flags["speculative-draft-model-path"] = launch.draft
+        if launch.algorithm in ("mtp", "eagle3", "draft-model"):
+            flags |= {"speculative-num-steps": k, "speculative-eagle-topk": 1}
+        if launch.algorithm == "ngram":
+            flags["speculative-ngram-max-bfs-breadth"] = 1
+        flags["speculative-num-draft-tokens"] = k + 1
+        if launch.algorithm == "dspark":
+            flags["speculative-dspark-block-size"] = k
+        return flags | launch.speculative
 
 
 @dataclass(frozen=True)
@@ -35,6 +90,7 @@ class Sglang(Adapter):
         "return_spec_tokens_details, which spec-eval sends"
     )
     metrics_remedy: str = "start SGLang with --enable-metrics; its averages are kept, not used"
+    launcher: ClassVar[Launcher] = SglangLauncher()
 
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """The counters' switch, and a fresh `cache_salt`: no prefix of an earlier request is found again."""

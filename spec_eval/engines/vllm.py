@@ -5,13 +5,68 @@ are left out there. They are null, not zero, for answers ended by a stop string,
 Recorded on 0.32.0, where they equal the server's own Prometheus counters.
 """
 
+import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spec_eval.engines.base import Adapter, Identity, Reading, answer_or_none, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
+from spec_eval.engines.launch import COMMON_CAUSES, Command, Launch, Launcher, program, rendered
 from spec_eval.records import SpecCounters, is_count, padded_histogram
+
+
+class VllmLauncher(Launcher):
+    """`vllm serve`, everything about drafting in one JSON flag, and the switch for counters by request."""
+
+    words: ClassVar[Mapping[str, str]] = {
+        "dflash2": "dflash",
+        "dspark": "dspark",
+        "mtp": "mtp",
+        "eagle3": "eagle3",
+        "draft-model": "draft_model",
+        "ngram": "ngram",
+        "suffix": "suffix",
+        "none": "none",
+    }
+    counts: ClassVar[Mapping[str, int]] = {"num_speculative_tokens": 0}
+    owned: ClassVar[frozenset[str]] = frozenset(
+        {"speculative-config", "per-request-spec-decode-metrics", "method", "enable_adaptive_verification"}
+    )
+    adaptive: ClassVar[bool] = True
+    on_cpu: ClassVar[bool] = True
+    causes = COMMON_CAUSES
+
+    def command(self, launch: Launch) -> Command:
+        """The counter switch only goes with a drafter: vLLM does not start otherwise."""
+        found = program(
+            "vllm", variable="SPEC_EVAL_VLLM_PYTHON", package="vllm", module="vllm.entrypoints.openai.api_server"
+        )
+        flags: dict[str, object] = dict(launch.flags)
+        if launch.served_name is not None:
+            flags["served-model-name"] = launch.served_name
+        if launch.tensor_parallelism is not None:
+            flags["tensor-parallel-size"] = launch.tensor_parallelism
+        if launch.memory is not None:
+            flags["gpu-memory-utilization"] = launch.memory
+        flags |= {"host": launch.host, "port": launch.port}
+        if launch.k is not None:
+            flags["speculative-config"] = json.dumps(self._speculative(launch))
+            flags["per-request-spec-decode-metrics"] = "detailed"
+        if launch.trust_remote_code:
+            flags["trust-remote-code"] = True
+        model = ("--model", launch.model) if found.is_module else (launch.model,)
+        return Command((*found.prefix, *model, *rendered(flags)), launch.env, found.found or "")
+
+    def _speculative(self, launch: Launch) -> dict[str, Any]:
+        settings: dict[str, Any] = {"method": self.words[launch.algorithm]}
+        if launch.draft is not None:
+            settings["model"] = launch.draft
+        settings["num_speculative_tokens"] = launch.k
+        if launch.adaptive:
+            settings["enable_adaptive_verification"] = True
+        return settings | launch.speculative
 
 
 @dataclass(frozen=True)
@@ -26,6 +81,7 @@ class Vllm(Adapter):
         "start vLLM with --speculative-config and with --per-request-spec-decode-metrics summary (or detailed)"
     )
     metrics_remedy: str = "start vLLM without --disable-log-stats"
+    launcher: ClassVar[Launcher] = VllmLauncher()
 
     def extra_body(self, *, cold_cache: bool = True) -> dict[str, Any]:
         """A fresh `cache_salt`: no prefix of an earlier request is found again.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spec_eval import acceptance, engines, guards
+from spec_eval import acceptance, engines, guards, interrupts
 from spec_eval.doctor import Probe, probe
 from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
@@ -20,7 +20,7 @@ from spec_eval.prompts import PromptsChanged
 from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
-from spec_eval.run import grading, interrupts, planning, provenance, same_server, serving
+from spec_eval.run import grading, planning, provenance, same_server, serving
 from spec_eval.run.options import RunOptions
 from spec_eval.run.planning import Prepared
 from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
@@ -107,7 +107,7 @@ def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finishe
 def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrupted: RunNotWhole) -> Finished:
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
-    with serving.serve(folder, plan) as server:
+    with serving.serve(folder, plan, progress.note) as server:
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
         found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
@@ -134,9 +134,7 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
             error = RunNotWhole(f"{changed}; what was measured is kept, but cannot be gone on with: start a new run")
         except ServerGone as gone:
             session.reason = "server gone"
-            error = RunNotWhole(
-                f"the server is gone ({gone}); start it again, then `spec-eval run --resume {folder.path}`"
-            )
+            error = RunNotWhole(f"the server is gone ({gone}); {_again(folder, plan)}")
         except Exception as fault:  # a full disk, or a fault of ours: end in order all the same
             if isinstance(fault, SpecEvalError):
                 raise
@@ -164,6 +162,16 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     with interrupts.held_back():
         _write_manifest(folder, plan, engine, server, found, end)
     return Finished(folder, _shortfall(folder, plan))
+
+
+def _again(folder: RunFolder, plan: Plan) -> str:
+    """How to go on after a server's end: ours is started again by resuming, and left a log."""
+    resumed = f"`spec-eval run --resume {folder.path}`"
+    return (
+        f"its log is {folder.server_log}; go on with {resumed}"
+        if plan.target.recipe
+        else f"start it again, then {resumed}"
+    )
 
 
 async def _all_cells(

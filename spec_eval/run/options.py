@@ -13,6 +13,9 @@ class RunOptions:
     engine: str | None = None
     base_url: str | None = None
     serve: str | None = None
+    hardware: str | None = None
+    draft: str | None = None
+    variant: str | None = None
     model: str | None = None
     drafter: str | None = None
     k: int | None = None

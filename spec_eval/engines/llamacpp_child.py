@@ -1,4 +1,4 @@
-"""The child process that runs llama.cpp: `python -m spec_eval.serve.llamacpp_child JSON`.
+"""The child process that runs llama.cpp: `python -m spec_eval.engines.llamacpp_child JSON`.
 
 It announces its address as one line on its standard output and lives as long as its standard input is open: the
 pipe closes with the parent, however the parent ends, so no server is left behind.
@@ -34,7 +34,7 @@ def _start(config: dict[str, Any]) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = config["model_path"]
     params.model_alias = {config["model_name"]}
-    params.hostnames, params.port = ["127.0.0.1"], 0
+    params.hostnames, params.port = [config["host"]], config["port"]
     params.endpoint_metrics, params.endpoint_slots, params.endpoint_props, params.ui = True, True, True, False
     params.n_parallel = config["slots"]
     params.n_ctx = config["slots"] * config["slot_context"]
@@ -51,7 +51,11 @@ def _start(config: dict[str, Any]) -> Any:
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
         params.speculative.ngram_simple.size_n = config["match"]
         params.speculative.ngram_simple.size_m = config["k"]
-    else:
+    elif config["algorithm"] == "draft-simple":
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        params.speculative.draft.mparams.path = config["draft_path"]
+        params.speculative.draft.n_max = config["k"]
+    elif config["algorithm"] != "none":
         raise ValueError(f"no such drafter: {config['algorithm']}")
     return xllamacpp.Server(params)
 
