@@ -6,6 +6,6 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def folder(name: str) -> Path:
-    """Folder `name` ("suites", "recipes", "profiles"): beside the package in a checkout, inside it in a wheel."""
+    """Folder `name` ("suites", "recipes", …): beside the package in a checkout, inside it in a wheel."""
     installed = _PACKAGE / "shipped" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -56,9 +56,9 @@ def show(
         say(json.dumps(rows, indent=2))
         return
     for row in rows:
-        if thing is Thing.RECIPES:
-            row = {**row, "engines": _places(row["engines"])}
         facts = {name: value for name, value in row.items() if name != "name" and value is not None}
+        if thing is Thing.RECIPES:
+            facts["engines"] = _places(row["engines"])
         say(f"{row['name']}: {'; '.join(_words(name, value) for name, value in facts.items())}")
 
 
@@ -113,12 +113,10 @@ def _engines() -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for engine in ENGINES.values():
         drafters = [] if engine.launcher is None else [name for name in engine.launcher.words if name != "none"]
-        started = (
-            f"spec-eval can start it, with the drafters {', '.join(drafters)}" if drafters else "start it yourself"
-        )
-        rows.append({"name": engine.name, "counters": engine.remedy, "start": started, "drafters": drafters or None})
+        start = "`serve` starts it" if drafters else "start it yourself"
+        rows.append({"name": engine.name, "counters": engine.remedy, "start": start, "drafters": drafters or None})
     embedded = "llama.cpp started by spec-eval itself; records say llamacpp"
-    rows.append({"name": "embedded", "counters": embedded, "start": "with `run`", "drafters": None})
+    rows.append({"name": "embedded", "counters": embedded, "start": "`run` starts it", "drafters": None})
     return rows
 
 

@@ -59,7 +59,7 @@ def _served(options: RunOptions) -> Target:
     engine = EMBEDDED_ENGINE if options.engine == EMBEDDED else options.engine
     named = options.model
     if (engine or next(iter(chosen_recipe.engines))) == EMBEDDED_ENGINE:
-        named = named or os.environ.get(MODEL_VARIABLE)
+        named = named or _model_by_variable()
     wish = Wish(
         engine=engine,
         hardware=options.hardware,
@@ -94,6 +94,13 @@ def _served(options: RunOptions) -> Target:
         draft_sampling=_draft_sampling(choice, synthetic=profile is not None),
         tensor_parallelism=launch.tensor_parallelism or 1,
     )
+
+
+def _model_by_variable() -> str | None:
+    named = os.environ.get(MODEL_VARIABLE)
+    if named and not Path(named).is_file():
+        raise UsageError(f"{MODEL_VARIABLE} {named}: no such file; give the path of a .gguf file")
+    return named or None
 
 
 def _model_name(choice: Choice, named: str | None) -> str | None:

@@ -82,12 +82,13 @@ def _first_cells(folder: Path, lengths: tuple[int, ...]) -> Path:
 def _stretched(folder: Path) -> tuple[Path, Path]:
     """A recipe with one large slot, and the model with a context to match: llama.cpp caps a slot at the trained one."""
     recipe = find_recipe("smollm2-ngram")
+    assert recipe.target is not None
     model = folder / "stretched.gguf"
-    shutil.copyfile(find_model(recipe.target, None).path, model)
+    shutil.copyfile(find_model(recipe.target.file, None).path, model)
     field = gguf.GGUFReader(model, "r+").get_field("llama.context_length")
     assert field is not None
     field.parts[field.data[0]][0] = 32768
     text = (Path(__file__).parents[2] / "recipes" / "smollm2-ngram.toml").read_text()
     path = folder / "long.toml"
-    path.write_text(text.replace("slot_context = 2048", "slot_context = 16384"))
+    path.write_text(text.replace("slot-context = 2048", "slot-context = 16384"))
     return path, model

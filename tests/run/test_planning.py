@@ -120,7 +120,11 @@ def test_every_way_to_the_embedded_engine_is_the_recipe_on_llamacpp(suite: str, 
     assert (target.adaptive, target.tensor_parallelism) == (False, 1)
 
 
-def test_the_embedded_engine_takes_another_file_another_k_and_another_name(suite: str) -> None:
+def test_the_embedded_engine_takes_another_file_another_k_and_another_name(
+    suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.gguf").touch()
     target = prepare(options(suite, engine="embedded", base_url=None, model="mine.gguf", k=2, drafter="d")).plan.target
     assert (target.k, target.drafter) == (2, "d")
     assert target.model == "mine.gguf", "another file is not reported under the recipe's name"
@@ -140,9 +144,9 @@ def test_adaptive_does_not_go_with_a_server_of_ours(suite: str) -> None:
         ({"engine": None}, "no server: .*--engine"),
         ({"engine": "embedded"}, "--base-url does not go"),
         ({"engine": None, "serve": "smollm2-ngram"}, "--base-url does not go"),
-        ({"engine": "sglang-not-there", "base_url": None, "serve": "smollm2-ngram"}, "for engine llamacpp, not sglang"),
+        ({"engine": "sglang-not-there", "base_url": None, "serve": "smollm2-ngram"}, "no engine 'sglang-not-there'"),
         ({"engine": "lamacpp"}, "no engine 'lamacpp'.*llamacpp"),
-        ({"engine": None, "base_url": None, "serve": "nowhere"}, "no recipe 'nowhere'.*smollm2-ngram"),
+        ({"engine": None, "base_url": None, "serve": "smollm2-ngrm"}, "no recipe 'smollm2-ngrm'.*smollm2-ngram"),
         ({"base_url": "127.0.0.1:8080"}, "--base-url .*not a web address"),
         ({"base_url": "ftp://127.0.0.1/v1"}, "--base-url .*not a web address"),
         ({"base_url": "http://[::1/v1"}, "--base-url .*not a web address"),

@@ -7,7 +7,8 @@ from spec_eval import profiles
 from spec_eval.errors import UsageError
 from spec_eval.run import RunOptions
 from spec_eval.run.planning import prepare
-from spec_eval.run.targets import choose, synthetic
+from spec_eval.run.targets import choose, served, synthetic
+from spec_eval.store import Target
 from tests.llamacpp_server import write_suite
 
 ROW = "glm-5.3-dflash2-preview:basic-t0:HumanEval"
@@ -36,6 +37,45 @@ def test_own_server_drafts_for_real_without_a_known_answer() -> None:
     target = choose(options())
     assert (target.synthetic_rates, target.draft_sampling, target.adaptive) == ((), "none", False)
     assert synthetic(options()) is None
+
+
+def test_a_served_recipe_is_kept_whole_with_its_engine_and_hardware() -> None:
+    target = choose(options(engine="sglang", serve="glm-5.3-dflash2"))
+    assert (target.engine, target.model, target.base_url) == ("sglang", "zai-org/GLM-5.3-FP8", None)
+    assert (target.drafter, target.k, target.adaptive, target.tensor_parallelism) == ("GLM-5.3-DFlash2", 7, False, 8)
+    assert target.recipe is not None
+    assert target.hardware is not None
+    assert (target.recipe["name"], target.hardware["name"]) == ("glm-5.3-dflash2", "8xh200")
+    again = served(target, trust_remote_code=False)
+    assert (again.launch.k, again.launch.tensor_parallelism, again.hardware.name) == (7, 8, "8xh200")
+    assert Target.model_validate_json(target.model_dump_json()) == target
+
+
+def test_what_the_user_changes_of_a_recipe_is_kept_too(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "small").mkdir()
+    given = {"model": str(tmp_path / "mine"), "draft": str(tmp_path / "small"), "k": 2, "hardware": "cpu"}
+    target = choose(options(engine="vllm", serve="draft-model", **given))
+    assert (target.model, target.drafter, target.k, target.tensor_parallelism) == ("mine", "small", 2, 1)
+    again = served(target, trust_remote_code=True).launch
+    assert (again.model, again.draft, again.k) == (given["model"], given["draft"], 2)
+    assert (again.served_name, again.trust_remote_code) == ("mine", True)
+    fp8 = choose(options(engine="vllm", serve="glm-5.3-mtp", variant="fp8"))
+    assert (fp8.model, fp8.variant) == ("zai-org/GLM-5.3-FP8", "fp8")
+    assert served(fp8, trust_remote_code=False).launch.model == "zai-org/GLM-5.3-FP8"
+
+
+def test_adaptive_and_draft_sampling_are_the_recipes() -> None:
+    adaptive = choose(options(engine="vllm", serve="glm-5.3-dflash2-preview-adaptive"))
+    assert (adaptive.adaptive, adaptive.k, adaptive.draft_sampling) == (True, 7, None)
+    assert choose(options(engine="vllm", serve="glm-5.3-dspark")).draft_sampling == "probabilistic"
+    assert choose(options(engine="vllm", serve="smollm2-ngram", hardware="cpu")).draft_sampling == "none"
+
+
+def test_a_recipe_of_another_version_is_told_so() -> None:
+    target = choose(options()).model_copy(update={"recipe": {"name": "old", "engine": "llamacpp"}})
+    with pytest.raises(UsageError, match="written by another version of spec-eval; start a new run"):
+        served(target, trust_remote_code=False)
 
 
 def test_known_answer_of_a_card_gives_its_rates_and_k() -> None:
@@ -68,7 +108,13 @@ def test_k_beside_a_known_answer_may_repeat_it_and_not_differ(own: Path) -> None
         ({"known_answer": "nowhere.toml"}, "nowhere.toml"),
         ({"known_answer": ROW, "base_url": URL}, "--base-url does not go"),
         ({"engine": "vllm"}, "no server: "),
-        ({"engine": "vllm", "serve": "smollm2-ngram"}, "for engine llamacpp, not vllm"),
+        ({"engine": "sglang", "serve": "smollm2-ngram"}, "is for llamacpp, vllm, not for sglang"),
+        ({"engine": "trtllm", "serve": "smollm2-ngram"}, "cannot start trtllm; it starts llamacpp, vllm, sglang"),
+        ({"engine": "vllm", "serve": "smollm2-ngram", "known_answer": ROW}, "--known-answer: vllm cannot play one"),
+        ({"engine": None, "serve": "smollm2-none"}, "recipe smollm2-none has no drafter"),
+        ({"engine": "vllm", "base_url": URL, "hardware": "cpu"}, "--hardware is for a server that spec-eval starts"),
+        ({"engine": "vllm", "base_url": URL, "draft": "d"}, "--draft is for a server that spec-eval starts"),
+        ({"engine": "vllm", "base_url": URL, "variant": "fp8"}, "--variant is for a server that spec-eval starts"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], words: str) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from spec_eval.engines.launch import Launch
 from spec_eval.errors import EnvironmentFault, UsageError
-from spec_eval.recipe import Recipe, TargetSpec, find
+from spec_eval.recipe import PackagedFile
 from spec_eval.serve import embedded, serve_embedded
-from spec_eval.serve.embedded import MODEL_VARIABLE, ModelFile, find_model
+from spec_eval.serve.embedded import MODEL_VARIABLE, ModelFile, find_model, with_model
 
 CONTENT = b"GGUF, nearly"
 PINNED = hashlib.sha256(CONTENT).hexdigest()
-TARGET = TargetSpec(name="tiny", package="no_such_package_of_models", file="tiny.gguf", sha256=PINNED)
+TARGET = PackagedFile(package="no_such_package_of_models", file="tiny.gguf", sha256=PINNED)
 
 
 @pytest.fixture(autouse=True)
@@ -83,9 +84,24 @@ def test_no_model_anywhere_says_all_the_ways_to_one() -> None:
         assert way in str(caught.value)
 
 
+def test_a_recipe_for_any_model_asks_for_one() -> None:
+    with pytest.raises(UsageError, match=r"give a \.gguf file with --model"):
+        find_model(None, None)
+
+
+def test_a_target_that_drafts_for_itself_does_so_with_the_file_that_was_found(gguf: Path) -> None:
+    itself = with_model(Launch("llamacpp", "", "draft-model", 4, draft=""), gguf, name="tiny")
+    assert (itself.model, itself.draft, itself.served_name) == (str(gguf), str(gguf), "tiny")
+    other = with_model(Launch("llamacpp", "", "draft-model", 4, draft=str(gguf)), gguf, name="tiny")
+    assert other.draft == str(gguf)
+    with pytest.raises(UsageError, match=r"--draft small\.gguf: no such file"):
+        with_model(Launch("llamacpp", "", "draft-model", 4, draft="small.gguf"), gguf, name="tiny")
+
+
 @pytest.fixture
-def recipe() -> Recipe:
-    return find("smollm2-ngram")
+def launch(gguf: Path) -> Launch:
+    flags = {"slot-context": 512, "threads": 1, "match": 2}
+    return Launch("llamacpp", str(gguf), "ngram", 5, served_name="tiny", flags=flags, slots=3)
 
 
 @pytest.fixture
@@ -102,76 +118,80 @@ def fake_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> N
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "1.2.3")
 
 
-def started(recipe: Recipe, gguf: Path, log: Path) -> "embedded.EmbeddedServer":
-    with serve_embedded(recipe, gguf, name=recipe.target.name, k=5, slots=3, log=log) as server:
+def started(launch: Launch, log: Path) -> "embedded.EmbeddedServer":
+    with serve_embedded(launch, log=log) as server:
         assert server.process.poll() is None
         return server
 
 
-def test_without_the_extra_the_remedy_is_named(
-    recipe: Recipe, gguf: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_the_remedy_is_named(launch: Launch, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(EnvironmentFault, match=r"xllamacpp: `pip install 'spec-eval\[local\]'`"):
-        started(recipe, gguf, log)
+        started(launch, log)
     assert not log.exists()
 
 
 def test_the_child_gets_the_settings_announces_its_address_and_ends_with_the_block(
-    recipe: Recipe, gguf: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = """print("loading", file=sys.stderr, flush=True)
 open("%s", "w").write(sys.argv[3])
 print(json.dumps({"root": "http://127.0.0.1:4711"}), flush=True)
 sys.stdin.read()"""
     fake_engine(tmp_path, monkeypatch, code % (tmp_path / "config"))
-    server = started(recipe, gguf, log)
+    server = started(launch, log)
     assert (server.root, server.version) == ("http://127.0.0.1:4711", "xllamacpp 1.2.3")
     assert server.process.returncode == 0
     assert log.read_text() == "loading\n"
-    config = json.loads((tmp_path / "config").read_text())
-    assert {name: config[name] for name in ("model_path", "model_name", "k", "slots", "algorithm")} == {
-        "model_path": str(gguf),
-        "model_name": recipe.target.name,
+    assert json.loads((tmp_path / "config").read_text()) == {
+        "model_path": launch.model,
+        "model_name": "tiny",
+        "draft_path": None,
+        "algorithm": "ngram-simple",
         "k": 5,
         "slots": 3,
-        "algorithm": "ngram-simple",
+        "host": "127.0.0.1",
+        "port": 0,
+        "synthetic_rates": [],
+        "slot_context": 512,
+        "threads": 1,
+        "match": 2,
     }
 
 
 def test_a_child_that_dies_while_starting_is_told_by_its_last_words(
-    recipe: Recipe, gguf: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine(tmp_path, monkeypatch, 'sys.exit("loading\\nerror: not a GGUF file\\n\\n")')
     with pytest.raises(EnvironmentFault, match=r"ended while starting \(error: not a GGUF file\); .*server\.log"):
-        started(recipe, gguf, log)
+        started(launch, log)
 
 
 def test_a_child_that_dies_without_a_word_is_told_so(
-    recipe: Recipe, gguf: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine(tmp_path, monkeypatch, "os._exit(9)")
     with pytest.raises(EnvironmentFault, match="no output"):
-        started(recipe, gguf, log)
+        started(launch, log)
 
 
 def test_a_child_that_never_announces_itself_is_ended(
-    recipe: Recipe, gguf: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "STARTUP_S", 0.3)
     monkeypatch.setattr(embedded, "_ENDING_S", 0.1)
     fake_engine(tmp_path, monkeypatch, f'open("{tmp_path}/pid", "w").write(str(os.getpid()))\ntime.sleep(20)')
     with pytest.raises(EnvironmentFault, match=r"did not start within 0\.3 s"):
-        started(recipe, gguf, log)
+        started(launch, log)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_child_that_will_not_end_is_killed(
-    recipe: Recipe, gguf: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_ENDING_S", 0.1)
     code = """import signal
@@ -180,14 +200,14 @@ print(json.dumps({"root": "http://127.0.0.1:1"}), flush=True)
 time.sleep(20)"""
     fake_engine(tmp_path, monkeypatch, code)
     began = time.monotonic()
-    server = started(recipe, gguf, log)
+    server = started(launch, log)
     assert server.process.returncode == -9
     assert time.monotonic() - began < 10
 
 
 def test_the_real_child_announces_itself_keeps_noise_apart_and_dies_with_its_parent() -> None:
     code = """import os
-from spec_eval.serve import llamacpp_child
+from spec_eval.engines import llamacpp_child
 class Fake:
     listening_address = "http://127.0.0.1:4712"
 def start(config):
