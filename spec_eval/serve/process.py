@@ -165,7 +165,7 @@ def _wait_until_healthy(server: EngineServer, launch: Launch, startup_s: float, 
             )
         if now - said >= _SAY_EVERY_S:
             said = now
-            say(f"{launch.engine}: starting for {now - began:.0f} s; last in its log: {_last_line(_text(server))}")
+            say(f"{launch.engine}: starting for {now - began:.0f} s; last in its log: {last_line(_text(server))}")
         time.sleep(_BETWEEN_S)
 
 
@@ -194,10 +194,10 @@ def _read(log: Path, start: int) -> str:
 
 def _last_words(launcher: Launcher, log: Path, start: int) -> str:
     text = _read(log, start)
-    return launcher.cause(text) or _last_line(text)
+    return launcher.cause(text) or last_line(text)
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
     """The last line with words in it; a progress bar redraws its own line."""
     lines = [line for line in re.split(r"[\r\n]", text) if line.strip()]
     return " ".join(lines[-1].split())[:_LINE] if lines else "nothing yet"
