@@ -2,7 +2,8 @@
 
 Installed as an executable `vllm` in a folder that the test puts on the PATH. FAKE_VLLM chooses what it does:
 "dies: TEXT" prints TEXT and ends, "never" is never healthy, "stubborn" ignores SIGTERM, "ends" dies a moment after
-its health was asked for, "other" serves a model of another name. It starts a worker of its own, as the real one does,
+it named its model, "faints" dies when it is
+asked for its model, "other" serves a model of another name. It starts a worker of its own, as the real one does,
 and writes both process ids to FAKE_VLLM_PIDS.
 """
 
@@ -47,6 +48,14 @@ def alive(pids: Path) -> list[int]:
     return [int(pid) for pid in pids.read_text().split() if _runs(int(pid))]
 
 
+def gone(pids: Path) -> bool:
+    """Whether none of them runs any more; one that was just killed may take a moment, on a busy machine a long one."""
+    deadline = time.monotonic() + 30.0
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pids)
+
+
 def _runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -80,10 +89,12 @@ def main() -> None:
         lock = threading.Lock()
 
         def do_GET(self) -> None:
-            if self.path == "/health" and behaviour == "ends":
-                threading.Timer(0.1, os._exit, (3,)).start()
+            if self.path == "/v1/models" and behaviour == "faints":
+                os._exit(3)
             if self.path == "/v1/models":
                 self._send(json.dumps({"data": [{"id": served, "max_model_len": 2048}]}))
+                if behaviour == "ends":
+                    threading.Timer(0.2, os._exit, (3,)).start()
             elif self.path == "/metrics":
                 self._send(_metrics(Handler.answers, config.get("num_speculative_tokens", 0)), "text/plain")
             elif self.path == "/version":

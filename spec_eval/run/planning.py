@@ -12,6 +12,7 @@ from spec_eval.render import words
 from spec_eval.run import cells, provenance, targets
 from spec_eval.run.options import RunOptions
 from spec_eval.run.targets import SYNTHETIC
+from spec_eval.serve.choosing import EMBEDDED_ENGINE
 from spec_eval.store import Plan
 from spec_eval.suite import CompoundSuite
 
@@ -114,6 +115,7 @@ def dry_run(options: RunOptions) -> str:
         *(f"not stated by the card: {fact}" for fact in plan.not_stated),
         *(f"our choice of {name}: {text}" for name, text in plan.choices.items()),
         f"overrides: {words.overrides(plan)}",
+        *(f"server: {line}" for line in _server_lines(plan)),
     ]
     for cell in plan.cells:
         first = next(iter(prepared.prompts[cell.cell_id]))
@@ -124,3 +126,11 @@ def dry_run(options: RunOptions) -> str:
             f"  first: {first.prompt_id}: {first.turns[0][-1]['content'][:120]!r}",
         ]
     return "\n".join(lines)
+
+
+def _server_lines(plan: Plan) -> list[str]:
+    """Exports and command of a server that spec-eval would start; the embedded one has its file looked up first."""
+    if plan.target.recipe is None or plan.target.engine == EMBEDDED_ENGINE:
+        return []
+    choice = targets.served(plan.target, trust_remote_code=plan.trust_remote_code)
+    return [*choice.notes, *choice.launcher.command(choice.launch).shell().splitlines(), "port 0 is a free one"]

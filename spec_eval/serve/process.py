@@ -150,11 +150,8 @@ def _wait_until_healthy(server: EngineServer, launch: Launch, startup_s: float, 
     began = time.monotonic()
     said = began
     while True:
-        if (code := server.process.poll()) is not None:
-            raise EnvironmentFault(
-                f"{launch.engine} ended while starting, exit code {code}: {server.last_words()}; "
-                f"its log is {server.log}"
-            )
+        if server.process.poll() is not None:
+            raise _ended(server, launch)
         with contextlib.suppress(EnvironmentFault):
             if endpoint.get(server.launcher.health_path, _HEALTH_TIMEOUT_S).status == 200:
                 return
@@ -169,10 +166,23 @@ def _wait_until_healthy(server: EngineServer, launch: Launch, startup_s: float, 
         time.sleep(_BETWEEN_S)
 
 
+def _ended(server: EngineServer, launch: Launch) -> EnvironmentFault:
+    code = server.process.poll()
+    return EnvironmentFault(
+        f"{launch.engine} ended while starting, exit code {code}: {server.last_words()}; its log is {server.log}"
+    )
+
+
 def _require_ours(server: EngineServer, launch: Launch) -> None:
     """Health alone could be that of another server, which took the port between our look and the engine's."""
     name = str(launch.served_name or launch.flags.get("served-model-name") or launch.model)
-    served = [entry["id"] for entry in Endpoint.at(server.root).models()]
+    try:
+        served = [entry["id"] for entry in Endpoint.at(server.root).models()]
+    except EnvironmentFault:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.process.wait(_HEALTH_TIMEOUT_S)
+            raise _ended(server, launch) from None
+        raise
     if name not in served:
         raise EnvironmentFault(
             f"another model is behind {server.root}: it serves {', '.join(served)}, not {name}; give another --port"

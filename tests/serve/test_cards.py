@@ -55,8 +55,8 @@ def parsed(text: str) -> tuple[dict[str, str], list[str], dict[str, object]]:
     words = shlex.split(text)
     exports: dict[str, str] = {}
     while words[0] == "export":
-        name, _, value = words[1].partition("=")
-        exports[name] = value
+        name, _, setting = words[1].partition("=")
+        exports[name] = setting
         words = words[2:]
     first = next(i for i, word in enumerate(words) if word.startswith("--"))
     flags: dict[str, object] = {}
@@ -64,7 +64,7 @@ def parsed(text: str) -> tuple[dict[str, str], list[str], dict[str, object]]:
         if not word.startswith("--"):
             continue
         assert word not in flags, f"{word} twice"
-        value = words[i + 1] if i + 1 < len(words) and not words[i + 1].startswith("--") else True
+        value: str | bool = words[i + 1] if i + 1 < len(words) and not words[i + 1].startswith("--") else True
         flags[word] = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
     return exports, words[:first], flags
 

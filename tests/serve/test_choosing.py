@@ -26,14 +26,14 @@ def changed(name: str, **engine: Any) -> Recipe:
 def test_every_shipped_recipe_can_be_served_on_each_engine_and_hardware_that_it_names() -> None:
     served = 0
     for one in recipe.shipped_recipes():
-        named = {"model": "house/mouse"} if one.target is None else {}
+        model = "house/mouse" if one.target is None else None
         drafts = one.drafter.algorithm in ("draft-model", "eagle3") and one.drafter.model is None
-        draft = {"draft": "house/pup"} if drafts and not one.drafter.itself else {}
+        draft = "house/pup" if drafts and not one.drafter.itself else None
         for engine, spec in one.engines.items():
             if engine == "llamacpp" and one.target is None:
                 continue  # wants a file that is there
-            for place in spec.hardware or {"1xgpu" if engine != "llamacpp" else "cpu": None}:
-                choice = choose(one, Wish(engine=engine, hardware=place, **named, **draft))
+            for place in list(spec.hardware) or ["1xgpu" if engine != "llamacpp" else "cpu"]:
+                choice = choose(one, Wish(engine=engine, hardware=place, model=model, draft=draft))
                 assert choice.launcher.command(choice.launch).argv
                 assert choice.hardware.name == place
                 served += 1

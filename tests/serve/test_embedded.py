@@ -12,7 +12,7 @@ import pytest
 
 from spec_eval.engines.launch import Launch
 from spec_eval.errors import EnvironmentFault, UsageError
-from spec_eval.recipe import PackagedFile
+from spec_eval.recipe import Flags, PackagedFile
 from spec_eval.serve import embedded, serve_embedded
 from spec_eval.serve.embedded import MODEL_VARIABLE, ModelFile, find_model, with_model
 
@@ -100,7 +100,7 @@ def test_a_target_that_drafts_for_itself_does_so_with_the_file_that_was_found(gg
 
 @pytest.fixture
 def launch(gguf: Path) -> Launch:
-    flags = {"slot-context": 512, "threads": 1, "match": 2}
+    flags: Flags = {"slot-context": 512, "threads": 1, "match": 2}
     return Launch("llamacpp", str(gguf), "ngram", 5, served_name="tiny", flags=flags, slots=3)
 
 

@@ -56,7 +56,7 @@ def test_a_server_is_healthy_inside_the_block_and_its_whole_group_gone_behind_it
         assert [entry["id"] for entry in Endpoint.at(server.root).models()] == ["mouse"]
         assert len(fake_vllm.alive(pids)) == 2
         assert os.getpgid(server.process.pid) == server.process.pid != os.getpgid(0)
-    assert fake_vllm.alive(pids) == []
+    assert fake_vllm.gone(pids)
     assert log.read_text() == "INFO loading weights\nINFO environment 1\n"
     assert said == [f"vllm: starting ({tmp_path}/bin/vllm); its log is {log}"]
 
@@ -69,7 +69,7 @@ def test_a_server_that_ignores_the_first_word_is_killed(
     with serve_process(launch(), VllmLauncher(), hardware.find("cpu"), log=log, say=lambda _text: None) as server:
         pass
     assert server.process.returncode == -signal.SIGKILL
-    assert fake_vllm.alive(pids) == []
+    assert fake_vllm.gone(pids)
 
 
 def test_a_server_that_dies_is_told_by_cause_code_and_log(
@@ -82,6 +82,13 @@ def test_a_server_that_dies_is_told_by_cause_code_and_log(
         "vllm ended while starting, exit code 1: out of memory: ValueError: Free memory on device cuda:0 (1/80 GiB); "
         f"its log is {log}"
     )
+
+
+def test_a_server_that_dies_between_health_and_its_first_answer_is_told_the_same_way(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_vllm.install(tmp_path / "bin", monkeypatch, "faints")
+    assert "vllm ended while starting, exit code 3: INFO environment None" in failing(launch(), log)
 
 
 def test_a_death_that_nobody_knows_is_told_by_the_last_line(
@@ -97,15 +104,16 @@ def test_a_server_that_is_never_healthy_is_ended_at_the_limit_with_progress_on_t
     monkeypatch.setattr(process, "_SAY_EVERY_S", 0.0)
     pids = fake_vllm.install(tmp_path / "bin", monkeypatch, "never")
     # The hour is over once the server has written down its processes, however long that takes.
-    monkeypatch.setattr(time, "monotonic", lambda: 3601.0 if pids.exists() else 0.0)
     said: list[str] = []
-    with (
-        pytest.raises(EnvironmentFault, match=r"was not healthy after 3600 s: INFO loading weights; its log is"),
-        serve_process(launch(), VllmLauncher(), hardware.find("cpu"), log=log, say=said.append),
-    ):
-        pytest.fail("it must not be served")
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "monotonic", lambda: 3601.0 if pids.exists() else 0.0)
+        with (
+            pytest.raises(EnvironmentFault, match=r"was not healthy after 3600 s: INFO loading weights; its log is"),
+            serve_process(launch(), VllmLauncher(), hardware.find("cpu"), log=log, say=said.append),
+        ):
+            pytest.fail("it must not be served")
     assert said[1].startswith("vllm: starting for 0 s; last in its log: ")
-    assert fake_vllm.alive(pids) == []
+    assert fake_vllm.gone(pids)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +136,7 @@ def test_another_model_behind_the_port_is_not_taken_for_ours(
     message = failing(launch(), log)
     assert "another model is behind http://127.0.0.1:" in message
     assert "it serves somebody-elses, not house/mouse; give another --port" in message
-    assert fake_vllm.alive(pids) == []
+    assert fake_vllm.gone(pids)
 
 
 def test_a_port_in_use_is_told_before_anything_starts_with_the_model_that_is_there(
@@ -220,4 +228,4 @@ def test_the_group_is_ended_also_when_the_wait_is_interrupted(
         serve_process(launch(), VllmLauncher(), hardware.find("cpu"), log=log, say=lambda _text: None),
     ):
         monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
-    assert fake_vllm.alive(pids) == []
+    assert fake_vllm.gone(pids)
