@@ -1,0 +1,59 @@
+"""From nothing to a table in one command: vLLM's CPU build started by spec-eval itself, measured and ended."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.live import run, spec_eval
+
+MODEL = os.environ.get("SPEC_EVAL_VLLM_MODEL", "")
+ON_CPU = ("--engine", "vllm", "--hardware", "cpu", "--model", MODEL)
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"):
+        monkeypatch.setenv(name, "1")
+
+
+def test_one_command_starts_measures_and_stops(tmp_path: Path) -> None:
+    done = run("smoke", "--limit", "4", "--serve", "ngram", *ON_CPU, cwd=tmp_path)
+    assert len(done.records) == 4
+    assert done.sums()["steps"] > 0
+    assert done.sums() == done.prometheus("vllm:")
+    assert done.manifest["reconciliation"]["status"] == "exact"
+    assert {record["counters"]["k"] for record in done.records} == {8}
+    assert "--enforce-eager" in done.manifest["server"]["command"]
+    assert _of_group((done.path / "server.log").read_text()) == []
+    assert "overall" in (done.path / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "cause"),
+    [
+        ("speculative = { no_such_key = 1 }", "speculative method unknown, or not possible with this model: "),
+        ("flags = { no-such-flag = 1 }", "flag unknown to this version: "),
+    ],
+)
+def test_what_vllm_does_not_know_is_told_in_one_line(recipe: str, cause: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(
+        'schema_version = 1\nname = "wrong"\ndescription = "x"\n[drafter]\nalgorithm = "ngram"\nk = 4\n'
+        f"[engines.vllm]\n{recipe}\n"
+    )
+    done = spec_eval("run", "smoke", "--serve", str(path), *ON_CPU, "--out", str(tmp_path), cwd=tmp_path, code=4)
+    assert cause in done.stderr.splitlines()[-1]
+    assert "server.log" in done.stderr.splitlines()[-1]
+
+
+def test_a_model_that_is_nowhere_is_told_in_one_line(tmp_path: Path) -> None:
+    argv = ["--serve", "ngram", *ON_CPU[:-1], "nobody/no-such-model", "--out", str(tmp_path)]
+    done = spec_eval("run", "smoke", *argv, cwd=tmp_path, code=4)
+    assert "model not found: " in done.stderr.splitlines()[-1]
+
+
+def _of_group(log: str) -> list[int]:
+    """Processes named in the log that still run."""
+    return [int(pid) for pid in set(re.findall(r"\bpid=(\d+)", log)) if Path(f"/proc/{pid}").exists()]
