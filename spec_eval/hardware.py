@@ -7,7 +7,7 @@ from pydantic import Field
 
 from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
-from spec_eval.recipe import Flags
+from spec_eval.recipe import Environment, Flags
 from spec_eval.toml import Frozen
 
 
@@ -15,7 +15,7 @@ class OnHardware(Frozen):
     """What an engine is told on this hardware, whatever it serves; a recipe's own word wins."""
 
     flags: Flags = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
 
 
 class Hardware(Frozen):

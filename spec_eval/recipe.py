@@ -1,10 +1,11 @@
 """Recipes: TOML into frozen types. A recipe names a target, a drafter and how engines serve the pair."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
@@ -17,7 +18,18 @@ Algorithm = Literal["dflash2", "dspark", "mtp", "eagle3", "draft-model", "ngram"
 WITH_DRAFT: frozenset[str] = frozenset({"dflash2", "dspark", "eagle3", "draft-model"})
 Variant = Literal["bf16", "fp8"]
 Flag = bool | int | float | str
-Flags = dict[str, Flag]
+# Names as they stand on the command line, without the dashes in front.
+Flags = dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")], Flag]
+
+
+def _no_secret(name: str) -> str:
+    if re.search(r"TOKEN|SECRET|PASSWORD|API_?KEY", name.upper()):
+        raise ValueError(f"{name} looks like a secret, and recipes are printed and kept: set it in your shell instead")
+    return name
+
+
+# The server also gets every variable that spec-eval itself has.
+Environment = dict[Annotated[str, AfterValidator(_no_secret)], str]
 
 
 class PackagedFile(Frozen):
@@ -80,7 +92,7 @@ class Placement(Frozen):
     memory: str | None = Field(default=None, pattern=r"^(0?\.\d+|1(\.0+)?)$")
     variant: Variant | None = None
     flags: Flags = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
 
 
 class EngineSpec(Frozen):
@@ -93,7 +105,7 @@ class EngineSpec(Frozen):
 
     k: int | None = Field(default=None, gt=0)
     flags: Flags = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     speculative: dict[str, Any] = Field(default_factory=dict)
     hardware: dict[str, Placement] = Field(default_factory=dict)
 

@@ -84,6 +84,8 @@ def test_unknown_recipe_names_the_nearest() -> None:
         ('algorithm = "dflash2"\nmodel = "house/mouse-draft"', 'algorithm = "none"', "without a drafter there is no k"),
         ('algorithm = "dflash2"', 'algorithm = "ngram"', "ngram has no draft model"),
         ('algorithm = "dflash2"', 'algorithm = "abacus"', "drafter.algorithm: "),
+        ("max-model-len = 512", "--max-model-len = 512", "engines.vllm.flags.--max-model-len"),
+        ('env = { A = "1" }', 'env = { HF_TOKEN = "hf_1" }', "HF_TOKEN looks like a secret"),
         ('memory = "0.90"', 'memory = "90%"', "engines.vllm.hardware.8xh200.memory: "),
         ("fp8 = ", "fp4 = ", "target.variants.fp4"),
         ("schema_version = 1", "schema_version = 9", "schema_version 9"),

@@ -59,17 +59,23 @@ class Command:
         return "\n".join([*exports, shlex.join(self.argv)])
 
 
+# Written by us, or given by the user for one start: never by a recipe.
+COMMON_OWNED = frozenset({"host", "port", "model", "trust-remote-code", "api-key"})
+
+
 class Launcher:
     """What engines that serve over HTTP from a command line have in common.
 
     words: our drafters in the engine's own words; a drafter that is not there is one that the engine lacks.
     counts: settings that state k, and by how much each is more than k. owned: further settings that are written by us.
+    known: every flag that there is, where that is a short list.
     causes: pattern in the log, and what it means; the first that matches wins.
     """
 
     words: ClassVar[Mapping[str, str]]
     counts: ClassVar[Mapping[str, int]] = {}
     owned: ClassVar[frozenset[str]] = frozenset()
+    known: ClassVar[frozenset[str] | None] = None
     adaptive: ClassVar[bool] = False
     on_cpu: ClassVar[bool] = False
     health_path: ClassVar[str] = "/health"

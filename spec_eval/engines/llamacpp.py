@@ -29,6 +29,7 @@ class LlamaCppLauncher(Launcher):
     words: ClassVar[Mapping[str, str]] = {"ngram": "ngram-simple", "draft-model": "draft-simple", "none": "none"}
     on_cpu: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, int]] = {"slot-context": 2048, "threads": 2, "match": 3}
+    known: ClassVar[frozenset[str] | None] = frozenset(defaults)
 
     def command(self, launch: Launch) -> Command:
         """Its settings go along as one JSON object; port 0 is a free one, announced on standard output."""

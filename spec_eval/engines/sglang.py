@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.engines.launch import COMMON_CAUSES, Command, Launch, Launcher, program, rendered
+from spec_eval.engines.launch import COMMON_CAUSES, COMMON_OWNED, Command, Launch, Launcher, program, rendered
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
 _STEPS = ("spec_verify_ct",)
@@ -39,7 +39,13 @@ class SglangLauncher(Launcher):
         "speculative-dspark-block-size": 0,
         "speculative-num-steps": 0,
     }
-    owned: ClassVar[frozenset[str]] = frozenset({"speculative-algorithm", "speculative-draft-model-path"})
+    owned: ClassVar[frozenset[str]] = COMMON_OWNED | {
+        "model-path",
+        "speculative-algorithm",
+        "speculative-draft-model-path",
+        "tp-size",
+        "mem-fraction-static",
+    }
     causes = COMMON_CAUSES
 
     def command(self, launch: Launch) -> Command:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from spec_eval.engines.base import Adapter, Identity, Reading, answer_or_none, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.engines.launch import COMMON_CAUSES, Command, Launch, Launcher, program, rendered
+from spec_eval.engines.launch import COMMON_CAUSES, COMMON_OWNED, Command, Launch, Launcher, program, rendered
 from spec_eval.records import SpecCounters, is_count, padded_histogram
 
 
@@ -31,9 +31,14 @@ class VllmLauncher(Launcher):
         "none": "none",
     }
     counts: ClassVar[Mapping[str, int]] = {"num_speculative_tokens": 0}
-    owned: ClassVar[frozenset[str]] = frozenset(
-        {"speculative-config", "per-request-spec-decode-metrics", "method", "enable_adaptive_verification"}
-    )
+    owned: ClassVar[frozenset[str]] = COMMON_OWNED | {
+        "speculative-config",
+        "per-request-spec-decode-metrics",
+        "tensor-parallel-size",
+        "gpu-memory-utilization",
+        "method",
+        "enable_adaptive_verification",
+    }
     adaptive: ClassVar[bool] = True
     on_cpu: ClassVar[bool] = True
     causes = COMMON_CAUSES

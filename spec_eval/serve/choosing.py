@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spec_eval import engines, hardware
+from spec_eval import engines, hardware, toml
 from spec_eval.engines import Engine
 from spec_eval.engines.launch import Launch, Launcher, local_name
 from spec_eval.errors import UsageError
@@ -192,8 +192,15 @@ def _drafter_name(recipe: Recipe, launcher: Launcher, draft: str | None) -> str 
 def _check_numbers(recipe: Recipe, engine: str, launcher: Launcher, k: int | None, settings: dict[str, Any]) -> None:
     """The engine's own number is derived from k: a second one, in the recipe, could only contradict it."""
     for name, value in settings.items():
+        if launcher.known is not None and name not in launcher.known:
+            raise UsageError(
+                f"recipe {recipe.name}: {engine} has no flag {name!r}{toml.nearest(name, sorted(launcher.known))}"
+            )
         if name in launcher.owned:
-            raise UsageError(f"recipe {recipe.name}: {engine}'s {name} is written by spec-eval; drop it there")
+            raise UsageError(
+                f"recipe {recipe.name}: {engine}'s {name} is written by spec-eval; drop it from the recipe, "
+                "a key or an option says it"
+            )
         if name not in launcher.counts:
             continue
         more = launcher.counts[name]

@@ -183,12 +183,20 @@ def test_what_does_not_go_together_is_one_line(name: str, given: dict[str, Any],
         ),
         ("vllm", {"speculative": {"num_speculative_tokens": 8}}, "num_speculative_tokens 8 says k 8 a second time"),
         ("vllm", {"flags": {"speculative-config": "{}"}}, "vllm's speculative-config is written by spec-eval"),
+        ("vllm", {"flags": {"tensor-parallel-size": 4}}, "vllm's tensor-parallel-size is written by spec-eval"),
+        ("sglang", {"flags": {"trust-remote-code": True}}, "sglang's trust-remote-code is written by spec-eval"),
     ],
 )
 def test_an_engines_own_number_beside_k_is_refused(engine: str, words: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         choose(changed("glm-5.3-dflash2", **{engine: words}), Wish(engine=engine))
     assert message in str(caught.value)
+
+
+def test_a_flag_that_the_embedded_engine_does_not_have_is_refused() -> None:
+    misspelt = changed("smollm2-ngram", llamacpp={"flags": {"slot-kontext": 512}})
+    with pytest.raises(UsageError, match="llamacpp has no flag 'slot-kontext', did you mean 'slot-context'"):
+        choose(misspelt, Wish())
 
 
 def test_more_gpus_than_the_hardware_has_are_refused() -> None:
