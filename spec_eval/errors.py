@@ -5,7 +5,8 @@ SpecEvalError
 ├── UsageError         2  wrong arguments, or a file that cannot be read
 ├── NoVerdict          3  inconclusive, not comparable, or no rows
 ├── EnvironmentFault   4  the server, the data or an extra is missing
-└── RunNotWhole        5  interrupted, too many failures, or too little coverage
+└── RunNotWhole        5  too many failures, or too little coverage
+    └── Interrupted    5  somebody ended the run
 
 Every message is one line: what, where, and the remedy.
 """
@@ -56,3 +57,7 @@ class RunNotWhole(SpecEvalError):
     """Something was measured, but not all that was planned."""
 
     exit_code = ExitCode.NOT_WHOLE
+
+
+class Interrupted(RunNotWhole):
+    """Somebody ended the run: what comes after it is not wanted either."""

@@ -1,10 +1,12 @@
 """A stand-in for `vllm serve`: it takes the same command line, says that it is healthy, and answers with counters.
 
 Installed as an executable `vllm` in a folder that the test puts on the PATH. FAKE_VLLM chooses what it does:
-"dies: TEXT" prints TEXT and ends, "never" is never healthy, "stubborn" ignores SIGTERM, "ends" dies a moment after
-it named its model, "faints" dies when it is
-asked for its model, "other" serves a model of another name. It starts a worker of its own, as the real one does,
-and writes both process ids to FAKE_VLLM_PIDS.
+
+- "dies: TEXT" prints TEXT and ends; "dies at k 3" is out of memory there, and well elsewhere;
+- "never" is never healthy; "faints" dies when it is asked for its model; "ends" dies a moment after;
+- "other" serves a model of another name; "stubborn" ignores SIGTERM.
+
+It starts a worker of its own, as the real one does, and writes both process ids to FAKE_VLLM_PIDS.
 """
 
 import json
@@ -66,20 +68,22 @@ def _runs(pid: int) -> bool:
 def main() -> None:
     """Serve."""
     behaviour = os.environ["FAKE_VLLM"]
+    words = sys.argv[1:]
+    flags = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
+    config = json.loads(flags.get("--speculative-config", "{}"))
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("INFO loading weights", flush=True)
     if behaviour.startswith("dies: "):
         sys.exit(behaviour.removeprefix("dies: "))
+    if behaviour == "dies at k 3" and config["num_speculative_tokens"] == 3:
+        sys.exit("torch.OutOfMemoryError: CUDA out of memory.")
     worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
     pids = Path(os.environ["FAKE_VLLM_PIDS"])
     pids.with_suffix(".new").write_text(f"{os.getpid()} {worker.pid}")
     pids.with_suffix(".new").rename(pids)
     if behaviour == "never":
         time.sleep(120)
-    words = sys.argv[1:]
-    flags = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
-    config = json.loads(flags.get("--speculative-config", "{}"))
     served = "somebody-elses" if behaviour == "other" else flags.get("--served-model-name", words[1])
     print(f"INFO environment {os.environ.get('VLLM_CPU_KVCACHE_SPACE')}", flush=True)
 

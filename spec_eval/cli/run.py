@@ -11,9 +11,32 @@ from spec_eval.cli.output import say
 from spec_eval.errors import UsageError
 
 if TYPE_CHECKING:
-    from spec_eval.run import Finished
+    from spec_eval.run import Finished, RunOptions
     from spec_eval.store import RunFolder
     from spec_eval.tables import RunReport
+
+
+# Settings for every arm of a matrix; the others stand in its file.
+_BESIDE_MATRIX = {
+    "--matrix",
+    "--no-cache-salt",
+    "--first-turn-only",
+    "--reasoning-in-history",
+    "--limit",
+    "--repeats",
+    "--concurrency",
+    "--seed",
+    "--no-seed",
+    "--temperature",
+    "--top-p",
+    "--max-tokens",
+    "--thinking",
+    "--data-dir",
+    "--out",
+    "--max-failures",
+    "--trust-remote-code",
+    "--dry-run",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -24,6 +47,9 @@ def register(app: typer.Typer) -> None:
 def run(
     context: typer.Context,
     suite: Annotated[str | None, typer.Argument(help="a shipped suite (see `list suites`) or a .toml file")] = None,
+    matrix: Annotated[
+        Path | None, typer.Option(help="TOML of recipes, engines, hardware and suites: a run for each")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="run folder to go on with, at its own settings")] = None,
     engine: Annotated[str | None, typer.Option(help="the server's engine, or embedded")] = None,
     base_url: Annotated[str | None, typer.Option(help="where the server is, as http://127.0.0.1:8000/v1")] = None,
@@ -82,13 +108,18 @@ def run(
     if resume is not None:
         if suite is not None:
             raise UsageError(f"{suite}: a resumed run keeps the suite of its plan; drop it or start a new run")
-        _refuse_settings_with_resume(context)
+        why = "a resumed run keeps the settings of its plan; drop them or start a new run"
+        _refuse_beside(context, {"--resume", "--base-url"}, why)
         _finish(running.resume(resume, Progress(), base_url=base_url))
         return
-    if suite is None:
-        raise UsageError("run needs a suite, or --resume RUN; `spec-eval list suites` names them")
+    if matrix is not None:
+        if suite is not None or resume is not None:
+            raise UsageError("--matrix names suites of its own; drop the suite or --resume")
+        _refuse_beside(context, _BESIDE_MATRIX, "not beside --matrix; say it in the file, for each of its arms")
+    elif suite is None:
+        raise UsageError("run needs a suite, or --resume RUN, or --matrix FILE; `spec-eval list suites` names them")
     options = running.RunOptions(
-        suite=suite,
+        suite=suite or "",
         engine=engine,
         base_url=base_url,
         serve=serve,
@@ -118,6 +149,9 @@ def run(
         api_key_env=api_key_env,
         command=command_line(context),
     )
+    if matrix is not None:
+        _drive_matrix(matrix, options, dry_run=dry_run)
+        return
     if dry_run:
         say(running.dry_run(options))
         return
@@ -147,12 +181,30 @@ def write_report(folder: "RunFolder") -> "RunReport":
     return report
 
 
-def _refuse_settings_with_resume(context: typer.Context) -> None:
-    """A resumed run keeps its plan's settings; a setting given beside --resume would be ignored, so it is refused."""
-    if extra := [name for name in options_given(context) if name not in ("--resume", "--base-url")]:
-        raise UsageError(
-            f"{', '.join(extra)}: a resumed run keeps the settings of its plan; drop them or start a new run"
-        )
+def _refuse_beside(context: typer.Context, allowed: set[str], why: str) -> None:
+    """An option that would be ignored is refused."""
+    if extra := [name for name in options_given(context) if name not in allowed]:
+        raise UsageError(f"{', '.join(extra)}: {why}")
+
+
+def _drive_matrix(path: Path, options: "RunOptions", *, dry_run: bool) -> None:
+    """Every arm's run folder on stdout, its report on stderr and in the folder."""
+    from spec_eval import run as running
+    from spec_eval.render.progress import Progress
+    from spec_eval.run import matrix
+
+    def show(finished: "Finished") -> None:
+        say(str(finished.folder.path))
+        write_report(finished.folder)
+
+    arms = matrix.read(path, options)
+    if dry_run:
+        for arm in arms.arms:
+            say(f"arm {arm.id}\n{running.dry_run(arm.options)}")
+        return
+    outcome = matrix.drive(arms, Progress(), show)
+    if (short := matrix.shortfall(outcome, arms)) is not None:
+        raise short
 
 
 def _levels(text: str | None) -> tuple[int, ...]:

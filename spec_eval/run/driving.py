@@ -15,7 +15,7 @@ from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
-from spec_eval.errors import NoVerdict, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.errors import Interrupted, NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.prompts import PromptsChanged
 from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord
@@ -94,7 +94,7 @@ def _missing(folder: RunFolder, plan: Plan) -> bool:
 
 def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finished:
     """Drive what is missing; an interruption at any moment is a run that is not whole yet."""
-    interrupted = RunNotWhole(
+    interrupted = Interrupted(
         f"interrupted; what was measured is kept, go on with `spec-eval run --resume {folder.path}`"
     )
     try:
@@ -104,7 +104,7 @@ def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finishe
         return Finished(folder, interrupted)
 
 
-def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrupted: RunNotWhole) -> Finished:
+def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrupted: Interrupted) -> Finished:
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
     with serving.serve(folder, plan, progress.note) as server:
