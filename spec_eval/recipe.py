@@ -44,12 +44,13 @@ class TargetSpec(Frozen):
     """The model that verifies.
 
     variants: where its weights are, by precision; the first is the default. revision: of the default variant, as the
-    card records it. file: for the embedded engine.
+    card records it. precision: likewise, in the card's words. file: for the embedded engine.
     """
 
     name: str
     variants: dict[Variant, str] = Field(default_factory=dict)
     revision: str | None = None
+    precision: str | None = None
     file: PackagedFile | None = None
 
 
@@ -57,7 +58,8 @@ class DrafterSpec(Frozen):
     """What proposes draft tokens.
 
     k: draft tokens a step; an engine's own number is derived from it. name: for the report, where it has one.
-    model: where its weights are. itself: the target drafts for itself. revision: as the card records it.
+    model: where its weights are. itself: the target drafts for itself. revision, format, precision, weights_sha256: of
+    the weights, as the card records them.
     block: the block size that it was trained with. adaptive: the server verifies only some of the drafts.
     """
 
@@ -67,6 +69,9 @@ class DrafterSpec(Frozen):
     model: str | None = None
     itself: bool = False
     revision: str | None = None
+    format: str | None = None
+    precision: str | None = None
+    weights_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     block: int | None = Field(default=None, gt=0)
     adaptive: bool = False
 

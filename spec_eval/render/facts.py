@@ -137,7 +137,8 @@ def _draft_weights(plan: Plan) -> str:
 
 def _revision(plan: Plan, part: str, own: str) -> str:
     """As the recipe records it, which need not be what its command pins; of no account for the user's own files."""
-    recorded = None if plan.target.model_dump().get(own) else _recipe(plan, part, "revision")
+    another = plan.target.model_dump().get(own) or (part == "target" and not _is_default(plan))
+    recorded = None if another else _recipe(plan, part, "revision")
     return f"{recorded} (from recipe, unverified)" if recorded else NOT_STATED
 
 
@@ -146,12 +147,18 @@ def _verifier_precision(plan: Plan) -> str:
     target = plan.target.model_dump()
     flags = _recipe(plan, "engines", plan.target.engine, "flags") or {}
     told = {
-        "precision": _recipe(plan, "target", "precision"),
+        "precision": _recipe(plan, "target", "precision") if _is_default(plan) else None,
         "recipe's variant": target.get("variant"),
         "dtype": flags.get("dtype"),
         "KV cache dtype": flags.get("kv-cache-dtype"),
     }
     return ", ".join(f"{name} {value}" for name, value in told.items() if value) or NOT_STATED
+
+
+def _is_default(plan: Plan) -> bool:
+    """Whether the target is the recipe's default variant, of which alone the recipe tells."""
+    variants = _recipe(plan, "target", "variants") or {}
+    return plan.target.model_file is None and plan.target.variant in (None, next(iter(variants), None))
 
 
 def _pair(first: object, second: object) -> str:

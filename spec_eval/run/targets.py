@@ -84,7 +84,7 @@ def _served(options: RunOptions) -> Target:
         model=_model_name(choice, named),
         model_file=launch.model if named else None,
         draft_file=launch.draft if options.draft else None,
-        variant=options.variant,
+        variant=choice.variant,
         drafter=options.drafter or own_name,
         k=profile.k if profile else launch.k,
         synthetic_rates=profile.positions if profile else (),

@@ -10,7 +10,7 @@ from spec_eval.engines import Engine
 from spec_eval.engines.launch import Launch, Launcher, local_name
 from spec_eval.errors import UsageError
 from spec_eval.hardware import Hardware, OnHardware
-from spec_eval.recipe import WITH_DRAFT, EngineSpec, Placement, Recipe, TargetSpec, Variant
+from spec_eval.recipe import WITH_DRAFT, EngineSpec, Placement, Recipe, TargetSpec
 
 EMBEDDED_ENGINE = "llamacpp"
 
@@ -32,6 +32,8 @@ class Wish:
 class Choice:
     """What will be started. drafter: its name for the report. notes: what a person should know before.
 
+    variant: of the recipe's target; null where the target is another, or has none.
+
     For the embedded engine `launch.model` is empty where the recipe's own file is meant: it is looked for at the start.
     """
 
@@ -41,6 +43,7 @@ class Choice:
     hardware: Hardware
     launch: Launch
     drafter: str | None
+    variant: str | None
     notes: tuple[str, ...]
 
 
@@ -54,7 +57,7 @@ def choose(recipe: Recipe, wish: Wish) -> Choice:
         raise UsageError(f"--k {k}: recipe {recipe.name} has no drafter; drop --k or take another recipe")
     if recipe.drafter.adaptive and not launcher.adaptive:
         raise UsageError(f"recipe {recipe.name}: {engine.name} has no adaptive verification; take another engine")
-    model = _model(recipe, engine.name, on.variant, wish)
+    model, variant = _model(recipe, engine.name, on.variant, wish)
     draft = _draft(recipe, model, wish.draft)
     general = place.engines.get(engine.name, OnHardware())
     flags = {**general.flags, **spec.flags, **on.flags}
@@ -82,6 +85,7 @@ def choose(recipe: Recipe, wish: Wish) -> Choice:
         hardware=place,
         launch=launch,
         drafter=_drafter_name(recipe, launcher, wish.draft),
+        variant=variant,
         notes=(*_block_notes(recipe, k), *_card_notes(recipe, on, wish)),
     )
 
@@ -136,23 +140,24 @@ def _parallelism(recipe: Recipe, on: Placement, place: Hardware) -> int | None:
     return wanted if wanted > 1 else None
 
 
-def _model(recipe: Recipe, engine: str, default: Variant | None, wish: Wish) -> str:
+def _model(recipe: Recipe, engine: str, default: str | None, wish: Wish) -> tuple[str, str | None]:
+    """Where the target is, and which of the recipe's variants that is."""
     if wish.model is not None:
         if wish.variant is not None:
             raise UsageError("--variant and --model name the target twice; drop one of the two")
-        return _where(wish.model, "--model")
+        return _where(wish.model, "--model"), None
     target = recipe.target or TargetSpec(name="")
     if wish.variant is not None and wish.variant not in target.variants:
         known = f"it has {_and(target.variants)}" if target.variants else "it has none"
         raise UsageError(f"--variant {wish.variant}: not a variant of recipe {recipe.name}; {known}")
     if engine == EMBEDDED_ENGINE and target.file is not None:
-        return ""
+        return "", None
     if engine == EMBEDDED_ENGINE or not target.variants:
         what = "a .gguf file" if engine == EMBEDDED_ENGINE else "a hub name or a folder"
         raise UsageError(f"recipe {recipe.name} names no target for {engine}; give {what} with --model")
     named: dict[str, str] = {str(name): where for name, where in target.variants.items()}
-    first = next(iter(named))
-    return named[wish.variant or default or first]
+    variant = wish.variant or default or next(iter(named))
+    return named[variant], variant
 
 
 def _draft(recipe: Recipe, model: str, wanted: str | None) -> str | None:

@@ -102,7 +102,7 @@ class Target(Stored):
     """What is measured. k: draft tokens a step, where the user or a recipe says so.
 
     base_url: null where spec-eval starts the server itself. Then: recipe and hardware with their whole content;
-    model_file, draft_file and variant as the user named them, null where they are the recipe's.
+    model_file and draft_file as the user named them, null where they are the recipe's; variant: which of the recipe's.
     synthetic_rates: what the server was told to accept by, position by position; empty where acceptance is real.
     """
 

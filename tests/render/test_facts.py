@@ -39,6 +39,19 @@ def test_revision_of_the_recipe_is_not_that_of_a_file_of_ones_own() -> None:
     assert dict(facts.reproducibility(of, None))["Verifier revision"] == "not stated"
 
 
+def test_what_a_recipe_records_is_of_its_default_variant_alone() -> None:
+    of = with_recipe()
+    recipe = RECIPE | {"target": RECIPE["target"] | {"variants": {"fp8": "org/target-fp8", "bf16": "org/target"}}}
+    for variant, revision, precision in (
+        ("fp8", f"{'v' * 40} (from recipe, unverified)", "precision FP8, recipe's variant fp8, dtype bfloat16"),
+        ("bf16", "not stated", "recipe's variant bf16, dtype bfloat16"),
+    ):
+        target = of.target.model_copy(update={"recipe": recipe, "variant": variant})
+        served = of.model_copy(update={"target": target})
+        assert dict(facts.reproducibility(served, None))["Verifier revision"] == revision
+        assert dict(facts.specification(served, None))["Verifier precision"] == f"{precision}, KV cache dtype fp8"
+
+
 def test_what_nobody_said_is_not_made_up() -> None:
     of = plan(cell(UNITS), target=Target(engine="vllm", model=None, drafter=None, k=None))
     told = dict(facts.specification(of, None))

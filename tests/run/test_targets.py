@@ -45,6 +45,7 @@ def test_a_served_recipe_is_kept_whole_with_its_engine_and_hardware() -> None:
     assert (target.drafter, target.k, target.adaptive, target.tensor_parallelism) == ("GLM-5.3-DFlash2", 7, False, 8)
     assert target.recipe is not None
     assert target.hardware is not None
+    assert target.variant == "fp8"
     assert (target.recipe["name"], target.hardware["name"]) == ("glm-5.3-dflash2", "8xh200")
     again = served(target, trust_remote_code=False)
     assert (again.launch.k, again.launch.tensor_parallelism, again.hardware.name) == (7, 8, "8xh200")
@@ -57,6 +58,7 @@ def test_what_the_user_changes_of_a_recipe_is_kept_too(tmp_path: Path) -> None:
     given = {"model": str(tmp_path / "mine"), "draft": str(tmp_path / "small"), "k": 2, "hardware": "cpu"}
     target = choose(options(engine="vllm", serve="draft-model", **given))
     assert (target.model, target.drafter, target.k, target.tensor_parallelism) == ("mine", "small", 2, 1)
+    assert target.variant is None
     again = served(target, trust_remote_code=True).launch
     assert (again.model, again.draft, again.k) == (given["model"], given["draft"], 2)
     assert (again.served_name, again.trust_remote_code) == ("mine", True)
