@@ -3,9 +3,11 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from spec_eval.hardware import Hardware
 
 STARTUP_S = 3600.0
 _GRACE_S = 30.0
+_KEEPER = Path(__file__).with_name("keeper.py")
 _HEALTH_TIMEOUT_S = 5.0
 _BETWEEN_S = 0.5
 _SAY_EVERY_S = 15.0
@@ -67,20 +70,19 @@ def serve_process(
     _require_gpus(hardware)
     root = root_of(launch.host, launch.port)
     require_free(launch.host, launch.port)
+    if shutil.which(command.argv[0]) is None:
+        raise EnvironmentFault(f"{command.argv[0]}: no such program; mend the path to {launch.engine}")
     start = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
         # A session of its own: Ctrl-C on the terminal is for us, and the engine's workers can be ended with it.
-        try:
-            process = subprocess.Popen(
-                command.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | command.env,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise EnvironmentFault(f"{command.argv[0]}: {error.strerror}; mend the path to {launch.engine}") from error
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(_KEEPER), str(_GRACE_S), *command.argv],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | command.env,
+            start_new_session=True,
+        )
     server = EngineServer(root, command.program, process, log, start, launcher)
     try:
         say(f"{launch.engine}: starting ({command.program}); its log is {log}")
@@ -225,3 +227,5 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if process.stdin is not None:  # only now: its end is the keeper's word to end the group
+            process.stdin.close()

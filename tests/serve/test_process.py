@@ -165,7 +165,7 @@ def test_an_engine_that_is_not_here_says_all_the_ways_to_it(log: Path, monkeypat
 
 def test_a_python_that_is_not_there_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPEC_EVAL_VLLM_PYTHON", "/nowhere/python")
-    assert "/nowhere/python: No such file or directory" in failing(launch(), log)
+    assert "/nowhere/python: no such program; mend the path to vllm" in failing(launch(), log)
 
 
 def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
