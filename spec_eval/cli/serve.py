@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from spec_eval.cli import serve_emulator
+from spec_eval.cli.output import say
 
 _RECIPE = "recipe"
 
@@ -64,12 +65,12 @@ def serve(
         trust_remote_code=trust_remote_code,
     )
     if dry_run:
-        print(command(recipe, wish, host=host, port=port, say=_say))
+        say(command(recipe, wish, host=host, port=port, say=_note))
         return
-    with hold(recipe, wish, host=host, port=port, startup_s=startup_timeout, say=_say) as server:
-        print(server.base_url, flush=True)
+    with hold(recipe, wish, host=host, port=port, startup_s=startup_timeout, say=_note) as server:
+        say(server.base_url)
         server.wait()
 
 
-def _say(text: str) -> None:
+def _note(text: str) -> None:
     typer.echo(text, err=True)

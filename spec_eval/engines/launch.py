@@ -63,6 +63,10 @@ class Command:
 COMMON_OWNED = frozenset({"host", "port", "model", "trust-remote-code", "api-key"})
 
 
+# A traceback shows the code that raised; the words come a line later.
+_CODE = re.compile(r"\braise \w+")
+
+
 class Launcher:
     """What engines that serve over HTTP from a command line have in common.
 
@@ -88,10 +92,11 @@ class Launcher:
     def cause(self, log: str) -> str | None:
         """Why a server died, out of its log: meaning and the line that tells; None where no pattern is known."""
         for pattern, meaning in self.causes:
-            if found := re.search(pattern, log):
+            for found in re.finditer(pattern, log):
                 start, end = log.rfind("\n", 0, found.start()) + 1, log.find("\n", found.end())
                 line = " ".join(log[start : end if end >= 0 else None].split())
-                return f"{meaning}: {_around(line, found[0])}"
+                if not _CODE.search(line):
+                    return f"{meaning}: {_around(line, found[0])}"
         return None
 
 

@@ -18,11 +18,11 @@ from pydantic import Field
 from spec_eval import suite, toml
 from spec_eval.engines.launch import local_name
 from spec_eval.errors import Interrupted, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.interrupts import terminate_as_interrupt
 from spec_eval.render.progress import Progress
 from spec_eval.run import driving, targets
 from spec_eval.run.driving import Finished
 from spec_eval.run.options import RunOptions
-from spec_eval.serve import terminate_as_interrupt
 from spec_eval.toml import Frozen
 
 # What the command line may set beside --matrix, for all arms.

@@ -212,6 +212,10 @@ def test_a_model_that_is_here_is_called_by_its_own_name(tmp_path: Path, monkeypa
             "launch_server.py: error: argument --speculative-algorithm: invalid choice: 'X'",
             "speculative method unknown",
         ),
+        (
+            "(APIServer pid=7)     raise LocalEntryNotFoundError(\nLocalEntryNotFoundError: no snapshot",
+            "dError: no snapshot",
+        ),
         ("OSError: house/mouse is not a local folder and is not a valid model identifier", "model not found: OSError"),
     ],
 )
