@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
     verb.callback()(_group)
     verb.command(_RECIPE)(serve)
     verb.command("emulator")(serve_emulator.emulator)
-    app.add_typer(verb, name="serve", help="Start a recipe's server with its counters on: serve RECIPE. Or serve emulator.")
+    app.add_typer(
+        verb, name="serve", help="Start a recipe's server with its counters on: serve RECIPE. Or serve emulator."
+    )
 
 
 def _group() -> None:
