@@ -1,5 +1,6 @@
 """spec-eval serve."""
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
@@ -69,7 +70,9 @@ def serve(
     if dry_run:
         say(command(recipe, wish, host=host, port=port, say=_note))
         return
-    with hold(recipe, wish, host=host, port=port, startup_s=startup_timeout, say=_note) as server:
+    # From the moment that its address is out, Ctrl-C is the way to end it, and no fault.
+    held = hold(recipe, wish, host=host, port=port, startup_s=startup_timeout, say=_note)
+    with held as server, contextlib.suppress(KeyboardInterrupt):
         say(server.base_url)
         server.wait()
 

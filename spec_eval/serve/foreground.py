@@ -30,11 +30,8 @@ class Held:
 
     def wait(self) -> None:
         """Until somebody interrupts, which is the way to end it; EnvironmentFault where it ends by itself."""
-        try:
-            while (code := self._server.process.poll()) is None:
-                time.sleep(_LOOK_EVERY_S)
-        except KeyboardInterrupt:
-            return
+        while (code := self._server.process.poll()) is None:
+            time.sleep(_LOOK_EVERY_S)
         told = f": {self._server.last_words()}" if isinstance(self._server, EngineServer) else ""
         raise EnvironmentFault(f"the server ended by itself, exit code {code}{told}; its log is {self.log}")
 
