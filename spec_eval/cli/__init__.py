@@ -6,7 +6,7 @@ import sys
 import typer
 import typer.main
 
-from spec_eval.cli import check_card, doctor, imports, lists, output, plot, prepare, report, run, serve
+from spec_eval.cli import baseline, check_card, compare, doctor, imports, lists, output, plot, prepare, report, run, serve
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app = typer.Typer(
 run.register(app)
 report.register(app)
 plot.register(app)
+compare.register(app)
+baseline.register(app)
 imports.register(app)
 prepare.register(app)
 serve.register(app)
