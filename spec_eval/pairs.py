@@ -174,6 +174,22 @@ def pair(a: Sequence[Conversation], b: Sequence[Conversation]) -> Pairs:
     return Pairs(tuple(x for x, _ in joined.values()), tuple(y for _, y in joined.values()), used, left_out)
 
 
+def within(
+    a: Sequence[Conversation], b: Sequence[Conversation], place: str | None
+) -> tuple[list[Conversation], list[Conversation]]:
+    """Those of one category, or of one cell where no category is called so; all of them for null.
+
+    A prompt is of the category that `a` puts it in.
+    """
+    if place is None:
+        return list(a), list(b)
+    categories = {one.key: one.category for one in (*b, *a)}
+    chosen = {key for key, category in categories.items() if category == place}
+    chosen = chosen or {key for key in categories if key[0] == place}
+    left, right = ([one for one in side if one.key in chosen] for side in (a, b))
+    return left, right
+
+
 def total(tallies: Iterable[Tally]) -> Tally:
     """All together."""
     return sum(tallies, Tally())

@@ -6,7 +6,7 @@ import sys
 import typer
 import typer.main
 
-from spec_eval.cli import baseline, check_card, compare, doctor, imports, lists, output, plot, prepare, report, run, serve
+from spec_eval.cli import baseline, check_card, compare, doctor, gate, imports, lists, output, plot, prepare, report, run, serve
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ report.register(app)
 plot.register(app)
 compare.register(app)
 baseline.register(app)
+gate.register(app)
 imports.register(app)
 prepare.register(app)
 serve.register(app)

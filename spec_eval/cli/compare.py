@@ -32,7 +32,9 @@ def register(app: typer.Typer) -> None:
 def compare(
     a: Annotated[Path, typer.Argument(help="a run folder, a baseline file, or a JSON object of a run's settings")],
     b: Annotated[Path, typer.Argument(help="the same, to compare with it")],
-    allow: Annotated[list[str], typer.Option(help="a setting that may differ, by its key", metavar="KEY")] = [],  # noqa: B006 # typer's way
+    allow: Annotated[
+        list[str] | None, typer.Option(help="a setting that may differ, by its key", metavar="KEY")
+    ] = None,
     by: Annotated[By, typer.Option(help="what a row stands for")] = By.CATEGORY,
     form: Annotated[Format, typer.Option("--format")] = Format.TEXT,
 ) -> None:
@@ -43,7 +45,7 @@ def compare(
     from spec_eval import sides
     from spec_eval.render import compare as rendered
 
-    found = comparing.compare(sides.load(a), sides.load(b), by=by.value, allow=allow)
+    found = comparing.compare(sides.load(a), sides.load(b), by=by.value, allow=allow or ())
     if form is Format.JSON:
         print(json.dumps(rendered.document(found), indent=2, allow_nan=False))
     else:
