@@ -152,7 +152,7 @@ def _holm(rulings: Sequence[Ruling], rules: Sequence[Rule]) -> list[Ruling]:
 
 
 def _verdict(rule: Rule, one: Ruling) -> Ruling:
-    """Fail: a loss is shown, and the estimate is beyond the allowance. Pass: no loss beyond it is left possible."""
+    """`decide`, in words."""
     assert one.change is not None
     assert one.low is not None
     assert one.chance is not None
@@ -164,12 +164,12 @@ def _verdict(rule: Rule, one: Ruling) -> Ruling:
     allowed = f"{float(100 * rule.bound):g}{unit} allowed"
     bounds = f"{_signed(one.change, unit)}, 98% bounds [{_signed(one.low, unit)}, {_signed(one.high, unit)}]"
     told = f"{bounds}, {allowed}, {one.n} pairs"
+    verdict = decide(one.change, one.low, one.chance, float(rule.bound))
+    if verdict is Verdict.FAIL:
+        return replace(one, verdict=verdict, reason=f"a loss is shown: {told}")
+    if verdict is Verdict.PASS:
+        return replace(one, verdict=verdict, reason=told)
     shown = one.chance < 1 - CONFIDENCE
-    # A relative change of exactly the allowance is not beyond it, whatever its logarithm rounds to.
-    if shown and one.change < -float(rule.bound):
-        return replace(one, verdict=Verdict.FAIL, reason=f"a loss is shown: {told}")
-    if one.low > -float(rule.bound):
-        return replace(one, verdict=Verdict.PASS, reason=told)
     what = "a loss is shown, but not that it is more than allowed" if shown else "no loss shown, and none ruled out"
     power = (
         f"these pairs would have shown a measured loss from {points(one.shown_from)}, and show a true one of "
@@ -177,6 +177,16 @@ def _verdict(rule: Rule, one: Ruling) -> Ruling:
         "8 of 10"
     )
     return replace(one, verdict=Verdict.INCONCLUSIVE, reason=f"{what}: {told}; {power}")
+
+
+def decide(change: float, low: float, chance: float, allowed: float) -> Verdict:
+    """The rule. `allowed` is the loss that may be, above 0; change and low are on its scale, and so below 0 for a loss.
+
+    Fail: a loss is shown, and the estimate is beyond what is allowed. Pass: the bound leaves no such loss possible.
+    """
+    if chance < 1 - CONFIDENCE and change < -allowed:
+        return Verdict.FAIL
+    return Verdict.PASS if low > -allowed else Verdict.INCONCLUSIVE
 
 
 def _signed(value: float | None, unit: str) -> str:
