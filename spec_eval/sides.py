@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spec_eval import baseline, guards, tables
+from spec_eval import baseline, guards, jsontext, tables
 from spec_eval.comparability import ANY_CELL, DESCRIBED, KEYS
 from spec_eval.errors import UsageError
 from spec_eval.pairs import Side, conversations
@@ -65,7 +65,8 @@ def _facts(plan: Plan, manifest: Manifest | None) -> dict[str, Any]:
 
 def _of_file(path: Path) -> Side:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = jsontext.loads(path.read_bytes())
+        json.dumps(content, allow_nan=False)  # a setting that is NaN equals nothing, not even itself
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or f"not whole JSON: {error}"
         raise UsageError(f"{path}: {why}; {_EXPECTED}") from error

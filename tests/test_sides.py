@@ -54,6 +54,8 @@ def test_a_description_has_settings_and_no_counters(tmp_path: Path) -> None:
         ('{"engine": "vllm"}', "none of its keys is a setting"),
         ('{"schema_version": 9}', "baseline schema version 9"),
         ("\udcff", "not whole JSON"),
+        ('{"k": NaN}', "not whole JSON"),
+        ("[" * 300, "not whole JSON"),
     ],
 )
 def test_what_is_no_side_is_one_line(text: str, why: str, tmp_path: Path) -> None:

@@ -6,7 +6,21 @@ import sys
 import typer
 import typer.main
 
-from spec_eval.cli import baseline, check_card, compare, doctor, gate, imports, lists, output, plot, prepare, report, run, serve
+from spec_eval.cli import (
+    baseline,
+    check_card,
+    compare,
+    doctor,
+    gate,
+    imports,
+    lists,
+    output,
+    plot,
+    prepare,
+    report,
+    run,
+    serve,
+)
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(

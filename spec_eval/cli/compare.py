@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.errors import NoVerdict
 
 
@@ -47,9 +48,9 @@ def compare(
 
     found = comparing.compare(sides.load(a), sides.load(b), by=by.value, allow=allow or ())
     if form is Format.JSON:
-        print(json.dumps(rendered.document(found), indent=2, allow_nan=False))
+        say(json.dumps(rendered.document(found), indent=2, allow_nan=False))
     else:
-        print(rendered.render(found) if form is Format.MD else rendered.text(found), end="")
+        say(rendered.render(found) if form is Format.MD else rendered.text(found), end="")
     if found.overall is None:
         raise NoVerdict(
             f"not comparable: {found.comparability.sentence()}; "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spec_eval.cli.output import say
 from spec_eval.errors import CheckFailed, NoVerdict, UsageError
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def gate(
         _append(Path(summary), rendered.render(found, on_inconclusive.value))
     shown = _rendered(form, found, on_inconclusive)
     if output is None:
-        print(shown, end="")
+        say(shown, end="")
     else:
         write_text(output, shown)
-        print(sentence)
+        say(sentence)
     _leave(found, sentence, on_inconclusive)
 
 
