@@ -3,7 +3,7 @@
 `docs/design/statistics.md` explains the choice and cites it. Closed form, O(n), no random numbers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,16 @@ class Change:
         """One-sided upper bound."""
         return None if self.se is None else self.value + _t_quantile(confidence, self.n - 1) * self.se
 
+    def chance(self) -> float | None:
+        """Of a value as low as this or lower, were there no change: a one-sided p-value; null for a single pair."""
+        from scipy.special import stdtr
+
+        if self.se is None:
+            return None
+        if self.se == 0:
+            return 0.0 if self.value < 0 else 1.0
+        return float(stdtr(self.n - 1, self.value / self.se))
+
 
 def change(
     before: tuple[npt.ArrayLike, npt.ArrayLike], after: tuple[npt.ArrayLike, npt.ArrayLike], *, log: bool
@@ -124,6 +134,20 @@ def change(
     se = float((ub - ua).std(ddof=1)) / float(np.sqrt(n))
     varies = bool(ua.std() > 0 and ub.std() > 0)
     return Change(value, se, n, float(np.corrcoef(ua, ub)[0, 1]) if varies else None)
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """p-values of several tests, adjusted so that together they err as rarely as one would.
+
+    Holm's step-down (Scandinavian Journal of Statistics 6, 1979): the j-th smallest of m is multiplied by m - j + 1,
+    and none may be smaller than the one before it.
+    """
+    adjusted = [0.0] * len(chances)
+    highest = 0.0
+    for j, i in enumerate(sorted(range(len(chances)), key=lambda i: chances[i])):
+        highest = max(highest, min(1.0, (len(chances) - j) * chances[i]))
+        adjusted[i] = highest
+    return adjusted
 
 
 def _linearised(

@@ -7,11 +7,11 @@ suite makes the tables of a card in one call: it lists cells, each a simple suit
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from spec_eval import shipped, toml
+from spec_eval import rules, shipped, toml
 from spec_eval.errors import UsageError
 from spec_eval.toml import Frozen
 
@@ -113,8 +113,19 @@ class Select(Frozen):
     first: int | None = Field(default=None, gt=0)
 
 
+def _is_rule(text: str) -> str:
+    rules.parse(text)
+    return text
+
+
+GateRules = tuple[Annotated[str, AfterValidator(_is_rule)], ...]
+
+
 class Suite(Frozen):
-    """One data set at one setting. `first_turn_only` drops later turns, as several tools do."""
+    """One data set at one setting. `first_turn_only` drops later turns, as several tools do.
+
+    gate: rules that `spec-eval gate` holds a run of it to, where its command line names none.
+    """
 
     schema_version: int
     name: str
@@ -126,6 +137,7 @@ class Suite(Frozen):
     load: Load = Load()
     select: Select = Select()
     first_turn_only: bool = False
+    gate: GateRules = ()
 
     @model_validator(mode="after")
     def _sampling_is_stated(self) -> "Suite":
@@ -165,7 +177,10 @@ class CellSpec(Frozen):
 
 
 class CompoundSuite(Frozen):
-    """The tables of a card. not_stated: facts that the card leaves open; choices: how we filled them, by name."""
+    """The tables of a card. not_stated: facts that the card leaves open; choices: how we filled them, by name.
+
+    gate: as of a simple suite.
+    """
 
     schema_version: int
     name: str
@@ -177,6 +192,7 @@ class CompoundSuite(Frozen):
     drafter: str | None = None
     sampling: Sampling
     load: Load = Load()
+    gate: GateRules = ()
     cells: tuple[CellSpec, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spec_eval.stats import Estimate, change, ratio, ratios, value, values
+from spec_eval.stats import Estimate, change, holm, ratio, ratios, value, values
 
 Floats = npt.NDArray[np.float64]
 
@@ -234,3 +234,32 @@ def test_error_of_a_change_agrees_with_resampled_pairs() -> None:
     assert got.se == pytest.approx(float(drawn.std(ddof=1)), rel=0.08)
     unpaired = float(np.hypot(np.log(lengths[0]).std(ddof=1), np.log(lengths[1]).std(ddof=1)))
     assert got.se < unpaired / 3  # the same prompts, nearly the same drafter: pairing is what shows a small loss
+
+
+def test_chance_of_a_loss_by_hand() -> None:
+    # d = -0.5, SE = 0.114708 as above: t = -4.358899 with 19 degrees of freedom, one-sided p = 0.000169.
+    got = change((AFTER, ONES), (BEFORE, ONES), log=False)
+    assert got is not None
+    chance = got.chance()
+    assert chance == pytest.approx(0.000169, abs=1e-6)
+    back = change((BEFORE, ONES), (AFTER, ONES), log=False)
+    assert back is not None
+    assert back.chance() == pytest.approx(1 - 0.000169, abs=1e-6)
+
+
+def test_chance_where_nothing_varies() -> None:
+    same = change((BEFORE, ONES), (BEFORE, ONES), log=True)
+    lower = change(([2] * 20, ONES), ([1] * 20, ONES), log=True)
+    single = change(([3], [2]), ([4], [2]), log=False)
+    assert same is not None
+    assert lower is not None
+    assert single is not None
+    assert (same.chance(), lower.chance(), single.chance()) == (1.0, 0.0, None)
+
+
+def test_holm_by_hand() -> None:
+    # Smallest first: 3 x 0.01, then 2 x 0.03, then 1 x 0.04, which may not be below the 0.06 before it.
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([0.02]) == [0.02]
+    assert holm([]) == []

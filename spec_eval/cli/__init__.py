@@ -6,7 +6,21 @@ import sys
 import typer
 import typer.main
 
-from spec_eval.cli import check_card, doctor, imports, lists, output, plot, prepare, report, run, serve
+from spec_eval.cli import (
+    baseline,
+    check_card,
+    compare,
+    doctor,
+    gate,
+    imports,
+    lists,
+    output,
+    plot,
+    prepare,
+    report,
+    run,
+    serve,
+)
 from spec_eval.errors import ExitCode, SpecEvalError
 
 app = typer.Typer(
@@ -20,6 +34,9 @@ app = typer.Typer(
 run.register(app)
 report.register(app)
 plot.register(app)
+compare.register(app)
+baseline.register(app)
+gate.register(app)
 imports.register(app)
 prepare.register(app)
 serve.register(app)

@@ -1,6 +1,7 @@
 """A report on a terminal."""
 
 from collections.abc import Sequence
+from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +30,7 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
             if heading:
                 console.print(Text(heading, style="bold"))
             for grid in grids(report, rows):
-                console.print(_table(*grid))
+                console.print(table(*grid))
         for definition in words.DEFINITIONS:
             console.print(Text(definition, style="dim"), soft_wrap=True)
         for warning in report.warnings:
@@ -39,10 +40,18 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
             )
 
 
-def _table(columns: list[str], rows: list[list[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def table(columns: list[str], rows: list[list[str]]) -> Table:
+    """Label to the left, numbers to the right."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, justify="left" if column in ("", "requests") else "right", overflow="fold")
+        shown.add_column(column, justify="left" if column in ("", "requests") else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in row))
-    return table
+        shown.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in row))
+    return shown
+
+
+def plain(columns: list[str], rows: list[list[str]]) -> str:
+    """The same table as text for a file, the same wherever it is made."""
+    with StringIO() as stream:
+        Console(file=stream, width=WIDTH, force_terminal=False, color_system=None).print(table(columns, rows))
+        return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
