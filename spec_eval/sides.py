@@ -59,7 +59,6 @@ def _facts(plan: Plan, manifest: Manifest | None) -> dict[str, Any]:
         **hashes,
         "spec_eval_version": plan.spec_eval_version,
         "packages": manifest.packages if manifest else {},
-        "machine": manifest.platform if manifest else {},
     }
 
 

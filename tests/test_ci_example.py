@@ -28,7 +28,8 @@ def commands(workflow: dict[Any, Any]) -> list[list[str]]:
     scripts = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     scripts += [line.removeprefix("#").strip() for line in WORKFLOW.read_text().splitlines() if line.startswith("#  ")]
     found = []
-    for line in "\n".join(scripts).splitlines():
+    for written in "\n".join(scripts).splitlines():
+        line = written
         while inner := re.search(r'"?\$\((spec-eval [^()]*)\)"?', line):
             found.append(inner[1])
             line = line.replace(inner[0], values["RUN"])

@@ -27,7 +27,6 @@ def test_a_run_says_what_may_differ(tmp_path: Path) -> None:
         "model_file_sha256": "f" * 64,
         "spec_eval_version": "0.1.0",
         "packages": {"openai": "3.57"},
-        "machine": {},
     }
 
 
