@@ -29,14 +29,23 @@ class Probe:
     told_k: int | None = None
 
 
-def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | None, cold_cache: bool = True) -> Probe:
+def probe(
+    endpoint: Endpoint,
+    engine: Engine,
+    *,
+    model: str | None,
+    k: int | None,
+    cold_cache: bool = True,
+    drafts: bool = True,
+) -> Probe:
     """The essential checks, with one real request; EnvironmentFault names what to mend.
 
-    Cheap on purpose: a run without counters should end here, not after the data set was sent.
+    Cheap on purpose: a run without counters should end here, not after the data set was sent. A server that is not to
+    draft (`drafts`) only has to answer.
     """
     identity = identify(endpoint, engine)
     name = model_name(identity, model, endpoint)
-    if not engine.by_request:
+    if not engine.by_request and drafts:
         _require_totals(endpoint, engine)
     known = k if k is not None else identity.k
     result = asyncio.run(_ask(endpoint, engine, name, known, cold_cache))
@@ -45,7 +54,7 @@ def probe(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | Non
             f"{endpoint.base_url}: the first request failed: {result.failure}; mend the server first"
         )
     reading = result.reading
-    if not engine.by_request:
+    if not engine.by_request or not drafts:
         return Probe(identity, name, known, identity.k)
     if reading is None or reading.counters is None:
         reason = reading.reason if reading else "no answer"

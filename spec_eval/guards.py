@@ -184,6 +184,11 @@ def is_server_wide(plan: Plan) -> bool:
     return plan.server_wide or not engines.find(plan.target.engine).by_request
 
 
+def counts_by_request(plan: Plan) -> bool:
+    """Whether every answer is to carry counters."""
+    return plan.target.drafts and not is_server_wide(plan)
+
+
 def has_nominal_drafts(plan: Plan, figures: Figures) -> bool:
     """Whether the rate is over a nominal count."""
     return engines.find(plan.target.engine).nominal_drafted and bool(figures.drafted)
@@ -212,7 +217,8 @@ def _answers(plan: Plan, outcome: Outcome, figures: Figures) -> list[Warning]:
     if outcome.ok and outcome.length / outcome.ok > MANY_BY_LENGTH:
         message = f"{outcome.length} of {outcome.ok} answers were ended by the token limit"
         found.append(Warning(Code.MANY_LENGTH, message, "raise --max-tokens if whole answers are what you publish"))
-    if outcome.measured and outcome.zero_steps / outcome.measured > MANY_ZERO_STEPS:
+    silent = outcome.zero_steps / outcome.measured if outcome.measured and plan.target.drafts else 0.0
+    if silent > MANY_ZERO_STEPS:
         message = f"{outcome.zero_steps} of {outcome.measured} requests took no verification step"
         found.append(Warning(Code.ZERO_STEPS, message, "the figures rest on the others alone"))
     n = figures.acceptance_length.n if figures.acceptance_length else 0
@@ -227,7 +233,7 @@ def _answers(plan: Plan, outcome: Outcome, figures: Figures) -> list[Warning]:
 
 def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: Records) -> list[Warning]:
     found = []
-    if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE and not is_server_wide(plan):
+    if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE and counts_by_request(plan):
         reasons = ", ".join(f"{n} {reason}" for reason, n in (outcome.no_counters_by | outcome.invalid_by).items())
         message = f"only {outcome.measured} of {outcome.ok} answers have usable counters ({reasons})"
         found.append(Warning(Code.LOW_COVERAGE, message, engines.find(plan.target.engine).remedy))

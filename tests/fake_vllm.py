@@ -113,7 +113,7 @@ def main() -> None:
                 return
             with Handler.lock:
                 Handler.answers += 1
-            self._send(_answer(config["num_speculative_tokens"]), "text/event-stream")
+            self._send(_answer(config.get("num_speculative_tokens")), "text/event-stream")
 
         def _send(self, text: str, kind: str = "application/json", status: int = 200) -> None:
             body = text.encode()
@@ -129,25 +129,30 @@ def main() -> None:
     ThreadingHTTPServer((flags["--host"], int(flags["--port"])), Handler).serve_forever()
 
 
-def _answer(k: int) -> str:
-    counters = {
+def _answer(k: int | None) -> str:
+    """Of a server with k drafts a step, or without a drafter."""
+    text = {"choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]}
+    usage = {"prompt_tokens": 7, "completion_tokens": 1 + STEPS + ACCEPTED}
+    last: dict[str, Any] = {"choices": [], "usage": usage}
+    if k is not None:
+        last["metrics"] = {"speculative_decoding": _counters(k)}
+    chunks = [json.dumps({"object": "chat.completion.chunk", **chunk}) for chunk in (text, last)]
+    return "".join(f"data: {chunk}\n\n" for chunk in [*chunks, "[DONE]"])
+
+
+def _counters(k: int) -> dict[str, Any]:
+    return {
         "acceptance_histogram": [*HISTOGRAM, *[0] * (k + 1 - len(HISTOGRAM))],
         "num_spec_steps": STEPS,
         "num_accepted_draft_tokens": ACCEPTED,
         "num_draft_tokens": k * STEPS,
         "num_spec_tokens": k,
     }
-    text = {"choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]}
-    last = {
-        "choices": [],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 1 + STEPS + ACCEPTED},
-        "metrics": {"speculative_decoding": counters},
-    }
-    chunks = [json.dumps({"object": "chat.completion.chunk", **chunk}) for chunk in (text, last)]
-    return "".join(f"data: {chunk}\n\n" for chunk in [*chunks, "[DONE]"])
 
 
 def _metrics(answers: int, k: int) -> str:
+    if not k:
+        return f"vllm:request_success_total {answers}\n"
     lines = [
         f"vllm:spec_decode_num_drafts_total {answers * STEPS}",
         f"vllm:spec_decode_num_draft_tokens_total {answers * STEPS * k}",

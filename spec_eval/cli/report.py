@@ -115,10 +115,12 @@ def judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
         if not one.whole and not partial:
             raise RunNotWhole(f"{path}: not whole; finish with `run --resume`, or accept it with --partial")
         short = guards.shortfall(
-            [one.overall.outcome], one.plan.max_failures, by_request=not guards.is_server_wide(one.plan)
+            [one.overall.outcome], one.plan.max_failures, by_request=guards.counts_by_request(one.plan)
         )
         if short and not partial:
             raise RunNotWhole(f"{path}: {short}; accept it with --partial")
+    if not any(one.plan.target.drafts for one in reports):
+        raise NoVerdict("no run had a drafter, so there is no acceptance figure; the requests table tells how it went")
     if not any(one.overall.figures.steps for one in reports):
         raise NoVerdict("no verification step was measured, so there is no figure; see the requests table for why")
 

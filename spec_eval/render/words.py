@@ -62,6 +62,7 @@ def labels(report: RunReport) -> list[str]:
         "imported": plan.origin == "imported",
         "adaptive": guards.is_adaptive(plan, report.manifest),
         "server-wide": guards.is_server_wide(plan),
+        "no drafter": not plan.target.drafts,
         "inferred": figures.inferred,
         "nominal drafts": guards.has_nominal_drafts(plan, figures),
         "tree drafts": guards.is_tree(report.manifest),
@@ -125,6 +126,8 @@ def _coverage(report: RunReport) -> str:
     outcome = report.overall.outcome
     if guards.is_server_wide(report.plan):
         return "none by request: the rows hold the server's own totals"
+    if not report.plan.target.drafts:
+        return "nothing to count: the recipe has no drafter"
     coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
     return f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"
 

@@ -110,7 +110,14 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     with serving.serve(folder, plan, progress.note) as server:
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
-        found = probe(server.endpoint, engine, model=wanted, k=plan.target.k, cold_cache=plan.cold_cache)
+        found = probe(
+            server.endpoint,
+            engine,
+            model=wanted,
+            k=plan.target.k,
+            cold_cache=plan.cold_cache,
+            drafts=plan.target.drafts,
+        )
         if not plan.cold_cache and engine.cools_cache:
             progress.note("warning: answers may come from a warm prefix cache, which adds phantom steps")
         same_server.refuse_other_stamp(plan, found, str(folder.path))
@@ -329,10 +336,10 @@ def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconcili
 def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
     outcome = acceptance.outcome(folder.records().records, plan.planned())
     by_request = engines.find(plan.target.engine).by_request
-    reason = guards.shortfall([outcome], plan.max_failures, by_request=by_request)
+    reason = guards.shortfall([outcome], plan.max_failures, by_request=guards.counts_by_request(plan))
     totals = None if by_request else server_wide(folder.session_ends())
     stepped = outcome.measured > outcome.zero_steps if by_request else bool(totals and totals.steps)
-    if reason is None and not stepped:
+    if reason is None and not stepped and plan.target.drafts:
         return NoVerdict("no verification step was measured, so there is no figure; the requests table says why")
     return (
         RunNotWhole(f"{reason}; the report is written, go on with `spec-eval run --resume {folder.path}`")

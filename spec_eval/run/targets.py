@@ -72,11 +72,6 @@ def _served(options: RunOptions) -> Target:
     choice = choose_served(chosen_recipe, wish)
     if profile is not None and choice.engine.name != EMBEDDED_ENGINE:
         raise UsageError(f"--known-answer: {choice.engine.name} cannot play one; give --engine embedded")
-    if choice.launch.k is None:
-        raise UsageError(
-            f"recipe {chosen_recipe.name} has no drafter, so a run would measure nothing; "
-            f"`spec-eval serve {chosen_recipe.name}` starts it for other uses"
-        )
     launch = choice.launch
     own_name = f"{SYNTHETIC}-{profile.name}" if profile else choice.drafter
     return Target(

@@ -121,6 +121,12 @@ class Target(Stored):
     hardware: dict[str, Any] | None = None
     variant: str | None = None
 
+    @property
+    def drafts(self) -> bool:
+        """False where a recipe without a drafter was asked for: then there is nothing to count, and none is missing."""
+        drafter = (self.recipe or {}).get("drafter")
+        return not (isinstance(drafter, dict) and drafter.get("algorithm") == "none")
+
 
 class Plan(Stored):
     """plan.json.

@@ -134,3 +134,25 @@ def test_trust_is_only_given_where_it_was_said(
         assert code == 0, err
         commands.append(json.loads((Path(out.strip()) / "manifest.json").read_text())["server"]["command"])
     assert ["--trust-remote-code" in command for command in commands] == [False, True]
+
+
+def test_a_baseline_without_a_drafter_keeps_its_answers_and_misses_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_vllm.install(tmp_path / "bin", monkeypatch)
+    suite = str(write_suite(tmp_path / "suite", prompts=4))
+    target = ["--serve", "none", "--engine", "vllm", "--hardware", "cpu", "--model", "house/mouse"]
+    code, out, err = face(capsys, monkeypatch, "run", suite, *target, "--out", str(tmp_path / "results"))
+    assert code == 0, err
+    folder = RunFolder(Path(out.strip()))
+    assert [(r.status, r.counters, r.completion_tokens) for r in folder.records().records] == [("ok", None, 10)] * 4
+    manifest = json.loads((folder.path / "manifest.json").read_text())
+    assert "speculative" not in manifest["server"]["command"]
+    assert "per-request-spec-decode-metrics" not in manifest["server"]["command"]
+    code, out, err = face(capsys, monkeypatch, "report", str(folder.path), "--format", "json")
+    assert code == 3
+    assert "no run had a drafter" in err
+    document = json.loads(out)
+    assert document["runs"][0]["labels"] == ["no drafter"]
+    assert document["overall"]["acceptance_length"] is None
+    assert {"low_coverage", "zero_step_requests"}.isdisjoint(w["code"] for w in document["warnings"])

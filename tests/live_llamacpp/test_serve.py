@@ -48,9 +48,13 @@ def test_a_target_that_drafts_for_itself_accepts_nearly_everything(tmp_path: Pat
     assert done.manifest["reconciliation"]["status"] == "exact"
 
 
-def test_a_baseline_has_nothing_to_measure(tmp_path: Path) -> None:
-    done = spec_eval("run", "smoke", "--serve", "smollm2-none", cwd=tmp_path, code=2)
-    assert "smollm2-none has no drafter" in done.stderr
+def test_a_baseline_keeps_answers_and_has_no_figure(tmp_path: Path) -> None:
+    done = run("smoke", "--limit", "3", "--max-tokens", "16", "--serve", "smollm2-none", cwd=tmp_path)
+    assert [record["status"] for record in done.records] == ["ok"] * 3
+    assert all(record["completion_tokens"] for record in done.records)
+    shown = spec_eval("report", str(done.path), cwd=tmp_path, code=3)
+    assert "no drafter" in shown.stdout
+    assert "no run had a drafter" in shown.stderr
 
 
 _COUNT = {"role": "user", "content": "Repeat: one two three four, one two three four, one two three four"}

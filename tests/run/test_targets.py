@@ -113,7 +113,6 @@ def test_k_beside_a_known_answer_may_repeat_it_and_not_differ(own: Path) -> None
         ({"engine": "sglang", "serve": "smollm2-ngram"}, "is for llamacpp, vllm, not for sglang"),
         ({"engine": "trtllm", "serve": "smollm2-ngram"}, "cannot start trtllm; it starts llamacpp, vllm, sglang"),
         ({"engine": "vllm", "serve": "smollm2-ngram", "known_answer": ROW}, "--known-answer: vllm cannot play one"),
-        ({"engine": None, "serve": "smollm2-none"}, "recipe smollm2-none has no drafter"),
         ({"engine": "vllm", "base_url": URL, "hardware": "cpu"}, "--hardware is for a server that spec-eval starts"),
         ({"engine": "vllm", "base_url": URL, "draft": "d"}, "--draft is for a server that spec-eval starts"),
         ({"engine": "vllm", "base_url": URL, "variant": "fp8"}, "--variant is for a server that spec-eval starts"),

@@ -38,7 +38,7 @@ class Arm:
     def marks(self) -> list[str]:
         """As every report has them; `partial` where too many requests failed or too few have counters."""
         plan, outcome = self.report.plan, self.report.overall.outcome
-        short = guards.shortfall([outcome], plan.max_failures, by_request=not guards.is_server_wide(plan))
+        short = guards.shortfall([outcome], plan.max_failures, by_request=guards.counts_by_request(plan))
         return [*words.labels(self.report), *(["partial"] if short else [])]
 
 

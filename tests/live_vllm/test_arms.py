@@ -1,4 +1,7 @@
-"""From nothing to a table in one command: vLLM's CPU build started by spec-eval itself, measured and ended."""
+"""From nothing to a table in one command: vLLM's CPU build started by spec-eval itself, measured and ended.
+
+First of the files here, while no server of another test runs yet.
+"""
 
 import os
 import re
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live import run, spec_eval
+from tests.live import Run, run, spec_eval
 
 MODEL = os.environ.get("SPEC_EVAL_VLLM_MODEL", "")
 ON_CPU = ("--engine", "vllm", "--hardware", "cpu", "--model", MODEL)
@@ -29,6 +32,29 @@ def test_one_command_starts_measures_and_stops(tmp_path: Path) -> None:
     assert "--enforce-eager" in done.manifest["server"]["command"]
     assert _gone((done.path / "server.log").read_text())
     assert "overall" in (done.path / "report.md").read_text()
+
+
+def test_a_matrix_measures_a_drafter_and_the_baseline_without_one(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text(
+        f"""schema_version = 1
+name = "two"
+
+[[arms]]
+recipes = ["ngram", "none"]
+engines = ["vllm"]
+hardware = ["cpu"]
+model = "{MODEL}"
+suites = ["smoke"]
+"""
+    )
+    done = spec_eval("run", "--matrix", str(file), "--limit", "2", cwd=tmp_path)
+    drafted, plain = (Run(tmp_path / line) for line in done.stdout.splitlines())
+    assert drafted.sums() == drafted.prometheus("vllm:")
+    assert drafted.sums()["steps"] > 0
+    assert [record["status"] for record in plain.records] == ["ok", "ok"]
+    assert all(record["counters"] is None for record in plain.records)
+    assert "arm 2 of 2" in done.stderr
 
 
 @pytest.mark.parametrize(
