@@ -1,5 +1,6 @@
 """spec-eval baseline."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -21,4 +22,7 @@ def baseline(
     from spec_eval.store import RunFolder
     from spec_eval.store.folder import write_text
 
-    write_text(output, keeping.text(sides.of_run(RunFolder.open(run))))
+    text = keeping.text(sides.of_run(RunFolder.open(run)))
+    with contextlib.suppress(OSError):  # `write_text` says what is the matter
+        output.parent.mkdir(parents=True, exist_ok=True)
+    write_text(output, text)

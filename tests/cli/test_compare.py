@@ -124,7 +124,7 @@ def test_a_name_cannot_steer_the_terminal(tmp_path: Path, face: Callable[..., Sh
 
 def test_a_baseline_stands_in_for_its_run(tmp_path: Path, face: Callable[..., Shown]) -> None:
     a, b = run(tmp_path, "a", BEFORE), run(tmp_path, "b", AFTER)
-    file = tmp_path / "base.json"
+    file = tmp_path / "baselines" / "base.json"
     assert face("baseline", a, "-o", file) == (0, "", "")
     assert face("compare", file, b) == face("compare", a, b)
     first = file.read_bytes()
@@ -138,3 +138,11 @@ def test_a_run_that_is_not_whole_is_no_baseline(tmp_path: Path, face: Callable[.
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert "a is not whole" in err
     assert not (tmp_path / "base.json").exists()
+
+
+def test_a_place_that_cannot_hold_it_is_one_line(tmp_path: Path, face: Callable[..., Shown]) -> None:
+    a = run(tmp_path, "a", BEFORE)
+    (tmp_path / "file").touch()
+    code, out, err = face("baseline", a, "-o", tmp_path / "file" / "base.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "cannot be written" in err
