@@ -8,7 +8,7 @@ from pydantic_core import from_json
 from spec_eval import jsontext
 from spec_eval.drivers.sse import DONE, EventSplitter
 from spec_eval.engines import CounterReader
-from spec_eval.engines.endpoint import head
+from spec_eval.engines.endpoint import head, is_emulated
 from spec_eval.records import is_count
 
 _CONTEXT_WORDS = ("context length", "context size", "context window", "maximum context", "exceed_context")
@@ -20,7 +20,10 @@ class AnswerError(Exception):
 
 @dataclass(slots=True)
 class Answer:
-    """What has come so far. Times are nanoseconds on the caller's clock; usage is the server's."""
+    """What has come so far. Times are nanoseconds on the caller's clock; usage is the server's.
+
+    emulated: whether anything in it bears an emulator's mark.
+    """
 
     reader: CounterReader
     text: list[str] = field(default_factory=list)
@@ -30,6 +33,7 @@ class Answer:
     usage: dict[str, Any] = field(default_factory=dict)
     done: bool = False
     received: bool = False
+    emulated: bool = False
     splitter: EventSplitter = field(default_factory=EventSplitter)
 
     def feed(self, data: bytes, now_ns: int) -> None:
@@ -65,6 +69,7 @@ class Answer:
         self.received = True
         if not isinstance(event, dict):
             raise AnswerError("no response body" if event is None else f"not a JSON object: {head(str(event))}")
+        self.emulated = is_emulated(event)
         self._check(event)
         if not isinstance(event.get("choices"), list) or not event["choices"]:
             raise AnswerError(f"no choices in the answer: {head(str(event))}")
@@ -93,6 +98,7 @@ class Answer:
             raise AnswerError(f"not a chat chunk: {head(str(event))}") from error
 
     def _event(self, event: dict[str, Any], now_ns: int) -> None:
+        self.emulated = self.emulated or is_emulated(event)
         choices = event.get("choices")
         if not choices:
             self._check(event)

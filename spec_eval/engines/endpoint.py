@@ -5,6 +5,7 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 # An emulated server says on every answer what played it.
 STAMP = "x-spec-eval-synthetic"
 STAMPED_OWNER = "spec-eval-emulator"
+# Its bodies say so too, for those who have nothing else: in the id, and in vLLM's fingerprint.
+_STAMPED_ID, _STAMPED_FINGERPRINT = "emulated", "+emulator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,14 @@ class Endpoint:
                 f"{self.root}/v1/models: no list of models in it; is this an OpenAI-compatible server?"
             )
         return entries
+
+
+def is_emulated(body: Mapping[str, Any]) -> bool:
+    """Whether an answer, or one event of its stream, bears an emulator's mark."""
+    identity, fingerprint = body.get("id"), body.get("system_fingerprint")
+    return (isinstance(identity, str) and _STAMPED_ID in identity) or (
+        isinstance(fingerprint, str) and fingerprint.endswith(_STAMPED_FINGERPRINT)
+    )
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

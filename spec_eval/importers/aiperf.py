@@ -47,6 +47,7 @@ def read(path: Path, engine: Engine, *, k: int | None = None, nominal_drafts: bo
         records=records,
         set_aside=tuple(aside),
         model=models.pop() if len(models) == 1 else None,
+        synthetic=answers.synthetic(path, [one for run in runs for one in run.answered]),
         tool=f"aiperf {'/'.join(sorted(str(v or '?') for v in versions))}",
     )
 
@@ -80,7 +81,8 @@ class _Run:
         self.dataset = Path(named).stem if named else folder.resolve().name
         found = aiperf_records.entries(folder, aside)
         self.payloads = [table(entry.raw.get("payload")) for entry in found if entry.raw]
-        self.records = list(aiperf_records.records(found, self.dataset, reader))
+        self.answered = list(aiperf_records.records(found, self.dataset, reader))
+        self.records = [one.record for one in self.answered]
         differ = sum(differs(entry, record.counters) for entry, record in zip(found, self.records, strict=True))
         self.notes = list(self._notes(differ))
 

@@ -8,8 +8,9 @@ from typing import Any
 from spec_eval.drivers.answer import Answer, AnswerError
 from spec_eval.engines import Engine, Reading
 from spec_eval.importers import answers
+from spec_eval.importers.answers import Answered
 from spec_eval.prompts.build import NO_CATEGORY
-from spec_eval.records import MOST_DRAFTS, RequestRecord, SpecCounters, is_count
+from spec_eval.records import MOST_DRAFTS, SpecCounters, is_count
 
 RECORDS, RAW = "profile_export.jsonl", "profile_export_raw.jsonl"
 _NOT_KEPT = "AIPerf kept no counters: the server sent none, or took no verification step"
@@ -61,7 +62,7 @@ def entries(folder: Path, aside: list[str]) -> list[Entry]:
     return sorted(both, key=lambda entry: entry.start_ns)
 
 
-def records(found: Sequence[Entry], dataset: str, reader: Reader) -> Iterator[RequestRecord]:
+def records(found: Sequence[Entry], dataset: str, reader: Reader) -> Iterator[Answered]:
     """One for each entry, in the cell named like the data set."""
     for entry, unit in zip(found, _units(found), strict=True):
         yield _record(entry, unit, dataset, reader)
@@ -97,7 +98,7 @@ def _units(found: Sequence[Entry]) -> Iterator[tuple[str, int, int]]:
         yield conversation, turn, repeat
 
 
-def _record(entry: Entry, unit: tuple[str, int, int], dataset: str, reader: Reader) -> RequestRecord:
+def _record(entry: Entry, unit: tuple[str, int, int], dataset: str, reader: Reader) -> Answered:
     """Out of the raw record where there is one."""
     metadata, metrics, raw = entry.metadata, table(entry.source.get("metrics")), entry.raw
     answer, counted = reader.answer(), None

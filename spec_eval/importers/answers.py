@@ -23,6 +23,7 @@ class Imported:
 
     set_aside: lines that were left out, and values that were read as missing; told to the user.
     points: totals of a server by cell_id, from a source that has nothing by request.
+    synthetic: why its figures are not real, where an emulator made any of the answers; else null.
     model, tool: what was served and what wrote the source, with its version; null where the source does not tell.
     """
 
@@ -32,6 +33,21 @@ class Imported:
     points: Mapping[str, Point] = field(default_factory=dict)
     model: str | None = None
     tool: str | None = None
+    synthetic: str | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A record, and whether the answer in it bears an emulator's mark."""
+
+    record: RequestRecord
+    emulated: bool
+
+
+def synthetic(path: Path, answered: Sequence[Answered]) -> str | None:
+    """Why figures over these are not real: one emulated answer among them is enough."""
+    marked = sum(one.emulated for one in answered)
+    return f"{path.name}: {marked} of {len(answered)} answers bear an emulator's mark" if marked else None
 
 
 def record(
@@ -48,7 +64,7 @@ def record(
     end_ns: int | None = None,
     prompt_tokens: int | None = None,
     counted: Reading | None = None,
-) -> RequestRecord:
+) -> Answered:
     """The record of `answer`, in the cell named like its data set if no other is given.
 
     failure: why it cannot be used, "reason" or "reason: detail", or null. prompt_tokens stands in where the server
@@ -56,7 +72,7 @@ def record(
     """
     reading = (counted or answer.reader.reading()) if failure is None else None
     served = answer.count("prompt_tokens")
-    return RequestRecord(
+    made = RequestRecord(
         cell_id=cell_id or dataset,
         dataset=dataset,
         prompt_id=prompt_id,
@@ -82,6 +98,7 @@ def record(
         no_counters_reason=reading.reason if reading else None,
         raw_counters=reading.raw if reading else None,
     )
+    return Answered(made, answer.emulated)
 
 
 def failure(error: object, status: object) -> str | None:

@@ -12,7 +12,7 @@ from spec_eval.drivers.answer import Answer, AnswerError
 from spec_eval.engines import Engine
 from spec_eval.errors import UsageError
 from spec_eval.importers import answers
-from spec_eval.importers.answers import Imported
+from spec_eval.importers.answers import Answered, Imported
 from spec_eval.prompts import rows
 from spec_eval.prompts.build import NO_CATEGORY
 from spec_eval.records import RequestRecord, is_count
@@ -25,19 +25,21 @@ def read(path: Path, engine: Engine, *, k: int | None = None, nominal_drafts: bo
     if not path.is_file():
         raise UsageError(f"{path}: no such file; give a file of captured responses, one JSON object a line")
     aside: list[str] = []
-    records = []
+    found = []
     for number, line in answers.json_lines(path, aside, _fault):
-        records.append(_record(line, f"{path.name}: line {number}", engine, k, nominal_drafts))
-    if not records:
+        found.append(_record(line, f"{path.name}: line {number}", engine, k, nominal_drafts))
+    if not found:
         raise UsageError(f"{path}: no captured responses in it; it holds one JSON object a line")
-    return Imported(_cells(records, path), tuple(records), tuple(aside))
+    records = [one.record for one in found]
+    synthetic = answers.synthetic(path, found)
+    return Imported(_cells(records, path), tuple(records), tuple(aside), synthetic=synthetic)
 
 
 def _fault(row: dict[str, Any]) -> str | None:
     return None if isinstance(row.get("request_id"), str | int) else "no request_id"
 
 
-def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nominal_drafts: bool) -> RequestRecord:
+def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nominal_drafts: bool) -> Answered:
     answer = Answer(engine.reader(k, nominal_drafts=nominal_drafts))
     failure = answers.failure(row.get("error"), row.get("http_status"))
     if failure is None:

@@ -1,6 +1,7 @@
 """An imported file as a run folder: the same store, the same report, and the word imported on it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,22 +43,26 @@ def keep(
         seed=None,
         max_failures=max_failures,
     )
+    records = imported.records
+    if imported.synthetic is not None:
+        plan, names = plan.stamped(imported.synthetic)
+        records = tuple(replace(record, cell_id=names[record.cell_id]) for record in records)
     with RunLock(folder.path):
         folder.write_plan(plan)
         with folder.log() as log:
-            for record in imported.records:
+            for record in records:
                 log.append(record)
-        records = folder.records().records
+        kept = folder.records().records
         outcome = points.outcome(tuple(imported.points.values())) if imported.points else None
-        outcome = outcome or acceptance.outcome(records, plan.planned())
+        outcome = outcome or acceptance.outcome(kept, plan.planned())
         unknown = Reconciliation(status="not available", reason="imported: the server's own counters were not recorded")
         folder.write_manifest(
             Manifest(
                 run_id=plan.run_id,
                 settings_sha256=plan.settings_sha256,
-                started=_moment(min, (record.start_ns for record in records)),
-                ended=_moment(max, (record.end_ns for record in records)),
-                settings=provenance.imported_settings(plan, records, imported.points),
+                started=_moment(min, (record.start_ns for record in kept)),
+                ended=_moment(max, (record.end_ns for record in kept)),
+                settings=provenance.imported_settings(plan, kept, imported.points),
                 data=provenance.data_table(plan),
                 server={"model": imported.model} if imported.model else {},
                 engine_version=None,

@@ -11,7 +11,6 @@ from spec_eval.prompts import PromptSet
 from spec_eval.render import words
 from spec_eval.run import cells, provenance, targets
 from spec_eval.run.options import RunOptions
-from spec_eval.run.targets import SYNTHETIC
 from spec_eval.serve.choosing import EMBEDDED_ENGINE
 from spec_eval.store import Plan
 from spec_eval.suite import CompoundSuite
@@ -70,9 +69,7 @@ def marked(prepared: Prepared, why: str | None) -> Prepared:
     """With `why` in the plan, and on the name of every cell; as it is where the acceptance is real."""
     if why is None:
         return prepared
-    names = {cell.cell_id: f"{SYNTHETIC}-{cell.cell_id}" for cell in prepared.plan.cells}
-    renamed = tuple(cell.model_copy(update={"cell_id": names[cell.cell_id]}) for cell in prepared.plan.cells)
-    plan = prepared.plan.model_copy(update={"synthetic": why, "cells": renamed})
+    plan, names = prepared.plan.stamped(why)
     return Prepared(plan, {names[cell_id]: chosen for cell_id, chosen in prepared.prompts.items()})
 
 

@@ -183,6 +183,12 @@ class Plan(Stored):
             cell.pop("repeats_of")  # of imported runs alone, which nobody takes up again
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
+    def stamped(self, why: str) -> "tuple[Plan, dict[str, str]]":
+        """As synthetic, on the name of every cell too; and each cell's new name by its old one."""
+        names = {cell.cell_id: f"synthetic-{cell.cell_id}" for cell in self.cells}
+        renamed = tuple(cell.model_copy(update={"cell_id": names[cell.cell_id]}) for cell in self.cells)
+        return self.model_copy(update={"synthetic": why, "cells": renamed}), names
+
     def planned(self) -> int:
         """Requests, all cells together."""
         return sum(cell.planned() for cell in self.cells)

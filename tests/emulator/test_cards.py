@@ -1,4 +1,4 @@
-"""Several rows in one run: bins of prompt lengths, and a whole card."""
+"""Several rows in one run: bins of prompt lengths, decks and draws."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spec_eval import run as running
-from spec_eval import shipped, tables
+from spec_eval import tables
 from spec_eval.records import RequestRecord
 from spec_eval.render import json as json_render
 from spec_eval.render.progress import Progress
@@ -101,86 +101,3 @@ def test_every_repeat_is_a_whole_deck(tmp_path: Path) -> None:
         assert sum(c.accepted for c in mine if c) == 38_074  # AL 4.8074
     by_prompt = {(r.prompt_id, integers(r)) for r in records}
     assert len(by_prompt) == 10
-
-
-# A whole card, on two rows of each kind and made-up texts.
-
-CATEGORIES = (
-    *("coding", "humanities", "math", "qa", "rag", "reasoning", "stem", "writing"),
-    *("multilingual", "summarization", "roleplay"),
-)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Two conversations of each row's kind, in the columns of the real sets; a stand-in's rows are not counted."""
-    home = tmp_path / "standin"
-    sets: dict[str, list[dict[str, Any]]] = {
-        "humaneval/HumanEval.jsonl": [{"task_id": f"h{n}", "prompt": f"def f{n}(): pass"} for n in range(2)],
-        "gsm8k/test.jsonl": [{"question": f"How many are {n} apples?", "answer": "#### 1"} for n in range(2)],
-        "math500/test.jsonl": [
-            {"problem": f"Find x = {n}", "unique_id": f"m{n}", "subject": "Algebra"} for n in (1, 2)
-        ],
-        "mt_bench/question.jsonl": [{"question_id": 81, "category": "writing", "turns": ["Tell me.", "Go on."]}],
-        "speed_bench/qualitative.jsonl": [
-            {"question_id": f"{name}-{n}", "category": name, "sub_category": "s", "turns": [f"{name} question {n}"]}
-            for name in CATEGORIES
-            for n in range(2)
-        ],
-    }
-    for name, rows in sets.items():
-        path = home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    needles(home / "mrcr" / "8needle")
-    return home
-
-
-def needles(home: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    home.mkdir(parents=True)
-    for number in range(2):
-        talk = [{"role": "user", "content": "Write a poem."}, {"role": "user", "content": f"The poem again, {number}?"}]
-        row = {"prompt": json.dumps(talk), "answer": "ab poem", "random_string_to_prepend": f"ab{number}"}
-        pq.write_table(pa.table({name: [value] for name, value in row.items()}), home / f"8needle_{number}.parquet")
-
-
-def published() -> dict[str, list[str]]:
-    import csv
-
-    with (shipped.folder("profiles") / "published.csv").open(encoding="utf-8", newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["card"] == "glm-5.3-dflash2-preview"]
-    return {
-        f"{row['table']}:{row['row']}": [row["acceptance_length"], *(row[f"position_{i}_pct"] for i in range(1, 9))]
-        for row in rows
-    }
-
-
-HEADINGS = {
-    "Basic, temperature 0": "basic-t0",
-    "Basic, temperature 1": "basic-t1",
-    "Qualitative by category, temperature 0": "speed-bench-qualitative-t0",
-    "Qualitative by category, temperature 1": "speed-bench-qualitative-t1",
-    "Eight-needle long context, temperature 0": "mrcr-8needle",
-}
-
-
-def test_whole_card_gives_every_row_of_its_tables(data: Path, tmp_path: Path) -> None:
-    card = "card-dflash2-preview"
-    with EmulatorServer(profile="glm-5.3-dflash2-preview", suite_name=card, data_dir=data) as server:
-        folder = start(card, server, tmp_path / "results", data_dir=data, concurrency=(4,))
-    found = {
-        f"{HEADINGS[row['table']]}:{row['category'] or row['title']}": [
-            f"{row['acceptance_length']['value']:.4f}",
-            *(f"{share * 100:.2f}" for share in row["positions"]),
-        ]
-        for row in report(folder)["rows"]
-    }
-    printed = published()
-    assert found.keys() == printed.keys()
-    assert {name: row[1:] for name, row in found.items()} == {name: row[1:] for name, row in printed.items()}
-    for name, row in found.items():
-        assert float(row[0]) == pytest.approx(float(printed[name][0]), abs=0.0005)
-    assert {row["steps"] for row in report(folder)["rows"]} == {10_000}

@@ -178,3 +178,25 @@ def test_doctor_tells(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert f"synthetic: {WHY}" in lines
     assert f"WARN  acceptance: synthetic: {WHY}; never publish its figures as measured" in lines
+
+
+@pytest.mark.parametrize("like", ["vllm", "sglang", "trtllm"])
+def test_recorded_answers_are_synthetic_when_they_are_imported(
+    like: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EmulatorServer(like=like) as server:
+        body = {"messages": [{"role": "user", "content": "hi"}], "return_spec_tokens_details": True}
+        answer = Endpoint.at(server.url).post_json("/v1/chat/completions", body)
+    (tmp_path / "took.jsonl").write_text(json.dumps({"request_id": "a", "response": answer}) + "\n")
+    source, out = tmp_path / "took.jsonl", tmp_path / "results"
+    with pytest.raises(SystemExit) as left:
+        cli.main(["import", "captures", str(source), "--engine", like, "--k", "8", "--out", str(out)])
+    assert left.value.code == 0
+    folder = RunFolder.open(Path(capsys.readouterr().out.strip()))
+    plan = folder.plan()
+    assert plan.synthetic == "took.jsonl: 1 of 1 answers bear an emulator's mark"
+    assert [cell.cell_id for cell in plan.cells] == ["synthetic-captures"]
+    assert [r.cell_id for r in folder.records().records] == ["synthetic-captures"]
+    title = markdown.render([tables.build(folder)]).splitlines()[0]
+    assert "synthetic" in title
+    assert "imported" in title

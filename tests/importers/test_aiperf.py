@@ -222,3 +222,15 @@ def test_sglang_is_read_out_of_raw_answers() -> None:
     got = read(RECORDED / "sglang", SGLANG)
     assert counters(got) == [(19, 28, 57, (4, 6, 5, 4)), (30, 37, 90, (7, 11, 10, 2))]
     assert [record.completion_tokens for record in got.records] == [46, 65]
+
+
+def test_emulated_answers_are_known_by_their_raw_records(answered: Path) -> None:
+    assert read(answered, VLLM).synthetic is None
+    first, *others = rows(answered / RAW)
+    value = first["responses"][0]["packets"][0]["value"]
+    identity = json.loads(value)["id"]
+    first["responses"][0]["packets"][0]["value"] = value.replace(identity, "chatcmpl-emulated00000001")
+    put(answered / RAW, [first, *others])
+    assert read(answered, VLLM).synthetic == "run: 1 of 3 answers bear an emulator's mark"
+    (answered / RAW).unlink()
+    assert read(answered, VLLM).synthetic is None

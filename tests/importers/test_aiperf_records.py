@@ -27,8 +27,8 @@ def only(
     for name, line in ((RECORDS, kept), (RAW, raw)):
         if line is not None:
             put(folder / name, [line])
-    (record,) = records(entries(folder, []), "set", reader)
-    return record
+    (found,) = records(entries(folder, []), "set", reader)
+    return found.record
 
 
 def test_record_alone_has_counters_times_and_the_servers_token_counts(tmp_path: Path) -> None:

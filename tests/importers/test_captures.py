@@ -237,3 +237,16 @@ def test_error_that_says_nothing_is_none(error: object, tmp_path: Path) -> None:
 
 def test_status_written_as_text_is_a_number(tmp_path: Path) -> None:
     assert only(tmp_path, line("r1", body([1, 1]), http_status="200")).status == "ok"
+
+
+@pytest.mark.parametrize("mark", [{"id": "chatcmpl-emulated00000001"}, {"system_fingerprint": "vllm-0.32.0+emulator"}])
+def test_one_emulated_answer_makes_all_synthetic(tmp_path: Path, mark: dict[str, Any]) -> None:
+    real: dict[str, Any] = {"id": "chatcmpl-81", "system_fingerprint": "vllm-0.32.0"}
+    lines = line("a", body([1, 2], **real)), line("b", body([1, 2], **mark))
+    assert imported(tmp_path, *lines).synthetic == "captures.jsonl: 1 of 2 answers bear an emulator's mark"
+    assert imported(tmp_path, lines[0]).synthetic is None
+
+
+@pytest.mark.parametrize("odd", [{"id": 7}, {"id": None, "system_fingerprint": ["+emulator"]}, {}])
+def test_odd_ids_are_no_mark(tmp_path: Path, odd: dict[str, Any]) -> None:
+    assert imported(tmp_path, line("a", body([1, 2], **odd))).synthetic is None
