@@ -1,11 +1,7 @@
 """A real drafter, the same again, and a weaker one: what the gate says of them."""
 
-import contextlib
 import importlib.util
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +10,8 @@ import pytest
 from tests.live import Run, run, spec_eval
 from tests.live_llamacpp.weaker import drop_blocks
 
-K = 4
-LIMITS = ["--max-tokens", "48", "--concurrency", "1", "--k", str(K)]
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+LIMITS = ["--max-tokens", "32", "--concurrency", "1", "--k", "4"]
 
 
 @pytest.fixture(scope="module")
@@ -27,27 +23,14 @@ def target() -> Path:
     return path
 
 
-@contextlib.contextmanager
-def serving(target: Path, drafter: Path, log: Path) -> Iterator[str]:
-    argv = [sys.executable, str(Path(__file__).with_name("draft_server.py")), str(target), str(drafter), str(K)]
-    with (
-        log.open("ab") as output,
-        subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True) as child,
-    ):
-        assert child.stdin is not None
-        assert child.stdout is not None
-        try:
-            root = child.stdout.readline().strip()
-            assert root, log.read_text(errors="replace")[-2000:]
-            yield f"{root}/v1"
-        finally:
-            child.stdin.close()
-
-
-def measured(target: Path, drafter: Path, folder: Path) -> Run:
+def measured(drafter: Path, folder: Path) -> Run:
+    """On one thread, so that two of them fit beside each other, and nothing depends on how threads share their work."""
     folder.mkdir()
-    with serving(target, drafter, folder / "server.log") as url:
-        return run("smoke", "--engine", "llamacpp", "--base-url", url, "--drafter", drafter.stem, *LIMITS, cwd=folder)
+    shipped = (RECIPES / "smollm2-draft.toml").read_text(encoding="utf-8")
+    assert "threads = 2" in shipped
+    recipe = folder / "one-thread.toml"
+    recipe.write_text(shipped.replace("threads = 2", "threads = 1"), encoding="utf-8")
+    return run("smoke", "--serve", str(recipe), "--engine", "llamacpp", "--draft", str(drafter), *LIMITS, cwd=folder)
 
 
 def test_the_same_drafter_passes_and_a_weaker_one_fails(
@@ -56,9 +39,9 @@ def test_the_same_drafter_passes_and_a_weaker_one_fails(
     good, weak = tmp_path / "without-14.gguf", tmp_path / "without-14-18-24.gguf"
     drop_blocks(target, good, {14})
     drop_blocks(target, weak, {14, 18, 24})
-    with ThreadPoolExecutor() as lanes:  # a thread of llama.cpp each, so two cores are busy
-        weaker = lanes.submit(measured, target, weak, tmp_path / "weak")
-        base, again = (measured(target, good, tmp_path / name) for name in ("base", "again"))
+    with ThreadPoolExecutor() as lanes:
+        weaker = lanes.submit(measured, weak, tmp_path / "weak")
+        base, again = (measured(good, tmp_path / name) for name in ("base", "again"))
         loss = weaker.result()
     for one in (base, again, loss):
         assert one.sums() == one.prometheus("llamacpp:")
