@@ -13,6 +13,8 @@ from spec_eval.prompts.build import NO_CATEGORY
 from spec_eval.records import MOST_DRAFTS, SpecCounters, is_count
 
 RECORDS, RAW = "profile_export.jsonl", "profile_export_raw.jsonl"
+# A year: what is longer, or infinite, is no time that anybody waited.
+_LONGEST_WAIT_MS = 366 * 24 * 3600 * 1000
 _NOT_KEPT = "AIPerf kept no counters: the server sent none, or took no verification step"
 _ONLY_RAW = "AIPerf keeps this engine's counters in its raw export alone: run aiperf with --export-level raw"
 
@@ -88,12 +90,12 @@ def _fault(row: dict[str, Any]) -> str | None:
 
 def _units(found: Sequence[Entry]) -> Iterator[tuple[str, int, int]]:
     """(conversation, turn, repeat): AIPerf has a conversation anew when its data run out, or by chance."""
-    seen: dict[str, dict[object, int]] = {}
+    seen: dict[str, dict[str, int]] = {}
     for entry in found:
         session = entry.metadata.get("session_num")
         conversation = str(entry.metadata.get("conversation_id") or f"session {session}")
         instances = seen.setdefault(conversation, {})
-        repeat = instances.setdefault(entry.metadata.get("x_correlation_id") or session, len(instances))
+        repeat = instances.setdefault(str(entry.metadata.get("x_correlation_id") or session), len(instances))
         turn: int = entry.metadata.get("turn_index") or 0
         yield conversation, turn, repeat
 
@@ -139,18 +141,29 @@ def _failure(entry: Entry) -> str | None:
 
 
 def _replay(answer: Answer, raw: Mapping[str, Any]) -> None:
-    """Feed what the server sent, as it came; AnswerError where it cannot be used."""
-    offset = raw["metadata"]["request_start_ns"] - (raw.get("start_perf_ns") or 0)
-    whole = False
+    """Feed what the server sent, as it came; AnswerError where it cannot be used. Times that make no sense are null."""
+    begun: Any = raw.get("start_perf_ns")
+    start_ns: int = raw["metadata"]["request_start_ns"]
+    whole, timed = False, True
     for response in tables(raw.get("responses")):
         if isinstance(response.get("text"), str):
             whole = True
-            answer.whole(response["text"].encode())
+            answer.whole(_sent(response["text"]))
             continue
         lines = [f"{packet.get('name')}: {packet.get('value')}\n" for packet in tables(response.get("packets"))]
-        answer.feed("".join([*lines, "\n"]).encode(), offset + (response.get("perf_ns") or 0))
+        at: Any = response.get("perf_ns")
+        known = is_count(begun) and is_count(at) and at >= begun and is_count(start_ns + at - begun)
+        answer.feed(_sent("".join([*lines, "\n"])), start_ns + at - begun if known else start_ns)
+        timed = timed and known
+    if not timed:
+        answer.first_token_ns = None
     if not whole:
         answer.close()
+
+
+def _sent(text: str) -> bytes:
+    """Half a surrogate pair is no UTF-8, and none was sent as such: it becomes a question mark."""
+    return text.encode(errors="replace")
 
 
 def _recall(answer: Answer, metrics: Mapping[str, Any], start_ns: int) -> None:
@@ -160,7 +173,7 @@ def _recall(answer: Answer, metrics: Mapping[str, Any], start_ns: int) -> None:
     answer.usage["prompt_tokens_details"] = {"cached_tokens": _whole(metrics, "usage_prompt_cache_read_tokens")}
     answer.usage["completion_tokens_details"] = {"reasoning_tokens": _whole(metrics, "usage_reasoning_tokens")}
     first = table(metrics.get("time_to_first_token")).get("value")
-    if isinstance(first, int | float) and first >= 0:
+    if isinstance(first, int | float) and 0 <= first < _LONGEST_WAIT_MS:
         answer.first_token_ns = start_ns + round(first * 1e6)
 
 

@@ -197,3 +197,34 @@ def test_requests_come_in_the_order_of_their_start(tmp_path: Path) -> None:
         line["metadata"]["request_start_ns"] = start
     put(tmp_path / RECORDS, lines)
     assert [entry.start_ns for entry in entries(tmp_path, [])] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("odd", ["soon", [1], -1, float("inf"), float("nan"), 2**63 - 1, 10**30, None])
+def test_times_that_make_no_sense_are_null_and_lose_no_answer(tmp_path: Path, odd: object) -> None:
+    recorded = first(RAW)
+    for response in recorded["responses"]:
+        response["perf_ns"] = odd
+    found = only(tmp_path, None, raw=recorded)
+    assert found.status == "ok"
+    assert found.counters is not None
+    assert found.first_token_ns is None
+    assert RequestRecord.from_json(found.to_json()).prompt_id == found.prompt_id
+
+
+def test_endless_wait_is_no_time_of_a_first_token(tmp_path: Path) -> None:
+    kept = first(RECORDS)
+    kept["metrics"]["time_to_first_token"] = {"value": float("inf")}
+    assert only(tmp_path, kept).first_token_ns is None
+
+
+def test_half_a_surrogate_pair_in_an_answer_is_a_question_mark(tmp_path: Path) -> None:
+    recorded = first(RAW)
+    body = '{"choices": [{"index": 0, "message": {"content": "a\ud800"}, "finish_reason": "stop"}]}'
+    recorded["responses"] = [{"perf_ns": 1, "text": body}]
+    assert only(tmp_path, None, raw=recorded).text == "a?"
+
+
+def test_correlation_that_is_a_list_tells_instances_apart_all_the_same(tmp_path: Path) -> None:
+    kept = first(RECORDS)
+    kept["metadata"]["x_correlation_id"] = ["a"]
+    assert only(tmp_path, kept).repeat == 0
