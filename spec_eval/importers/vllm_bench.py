@@ -16,7 +16,7 @@ from spec_eval.errors import UsageError
 from spec_eval.importers import answers
 from spec_eval.importers.answers import Imported
 from spec_eval.prompts import rows
-from spec_eval.records import is_count
+from spec_eval.records import MOST_DRAFTS, is_count
 from spec_eval.store import Cell, Point
 from spec_eval.suite import Sampling
 
@@ -66,7 +66,7 @@ def read(path: Path, *, k: int | None = None, nominal_drafts: bool = False) -> I
         points[cell_id] = point.model_copy(update={"drafted": None}) if nominal_drafts else point
         cells.append(_cell(cell_id, path, digest, concurrency, points[cell_id].planned))
         notes += [f"{path.name}: {cell_id}: {text}: read as missing" for text in missing]
-        models.add(row.get("model_id"))
+        models.add(model if isinstance(model := row.get("model_id"), str) else None)
     if not cells:
         raise UsageError(f"{path}: nothing in it; {_WANTED}")
     model = models.pop() if len(models) == 1 else None
@@ -75,7 +75,7 @@ def read(path: Path, *, k: int | None = None, nominal_drafts: bool = False) -> I
         records=(),
         set_aside=tuple(notes),
         points=points,
-        model=model if isinstance(model, str) else None,
+        model=model,
         tool="vllm bench serve",
     )
 
@@ -134,7 +134,7 @@ def _cell(cell_id: str, path: Path, digest: str, concurrency: int | None, planne
 
 def _point(row: Mapping[str, Any], where: str, k: int | None, missing: list[str]) -> Point:
     planned, ok, failed = _requests(row, where)
-    load = {name: _number(row.get(name)) for name in _LOAD if name in row}
+    load = {name: _load(row, name, missing) for name in _LOAD if name in row}
     told: dict[str, Any] = {"planned": planned, "ok": ok, "failed": failed, "load": load, "missing": tuple(missing)}
     if not any(name.startswith(_PREFIX) for name in row):
         return Point(**told, no_figure=NO_METRICS)
@@ -180,6 +180,7 @@ def _breach(
         slack = len(shares) * min(map(_half_digit, shares))  # all are printed to as many digits, zeros left out
         total = sum((Fraction(share) for share in shares), Fraction(0))
         checks += [
+            (len(shares) <= MOST_DRAFTS, f"more than {MOST_DRAFTS} positions"),
             (k is None or not any(shares[k:]), "positions beyond k"),
             (all(0 <= share <= 1 for share in shares), "a position is no share"),
             (all(a >= b for a, b in pairwise(shares)), "positions rise"),
@@ -217,6 +218,15 @@ def _decimal(value: object) -> Decimal | None:
 def _count(row: Mapping[str, Any], name: str) -> int | None:
     value = row.get(name)
     return value if is_count(value) else None
+
+
+def _load(row: Mapping[str, Any], name: str, missing: list[str]) -> float | None:
+    """A time or a rate; `missing` is told of a negative one, which nothing can have taken."""
+    number = _number(row.get(name))
+    if number is None or number >= 0:
+        return number
+    missing.append(f"{name} is {row[name]}")
+    return None
 
 
 def _number(value: object) -> float | None:

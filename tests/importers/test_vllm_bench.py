@@ -234,3 +234,18 @@ def test_bytes_that_are_no_text_and_a_missing_file_are_refused(tmp_path: Path) -
         read(path)
     with pytest.raises(UsageError, match="no such file"):
         read(tmp_path / "none.json")
+
+
+def test_model_that_is_no_text_is_no_model(tmp_path: Path) -> None:
+    assert read(written(tmp_path, result(model_id=["a"]))).model is None
+
+
+def test_negative_time_is_missing_and_named(tmp_path: Path) -> None:
+    found = point(tmp_path, mean_tpot_ms=-5)
+    assert found.tokens_per_second_per_user is None
+    assert found.missing == ("mean_tpot_ms is -5",)
+
+
+def test_more_positions_than_any_drafter_has_are_no_positions(tmp_path: Path) -> None:
+    shares = [*result()["spec_decode_per_position_acceptance_rates"], *[0.0] * 2000]
+    assert point(tmp_path, spec_decode_per_position_acceptance_rates=shares).no_figure == "more than 1024 positions"
