@@ -7,6 +7,7 @@ import typer
 
 from spec_eval.cli.output import say
 from spec_eval.errors import CheckFailed
+from spec_eval.records import MOST_DRAFTS
 
 
 class Format(StrEnum):
@@ -25,7 +26,7 @@ def doctor(
     engine: Annotated[str, typer.Option(help="the server's engine")],
     base_url: Annotated[str, typer.Option(help="where the server is, as http://127.0.0.1:8000/v1")],
     model: Annotated[str | None, typer.Option(help="served model name")] = None,
-    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step that you expect")] = None,
+    k: Annotated[int | None, typer.Option(min=1, max=MOST_DRAFTS, help="draft tokens a step that you expect")] = None,
     form: Annotated[Format, typer.Option("--format")] = Format.TEXT,
     api_key_env: Annotated[
         str | None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
+from spec_eval.records import MOST_DRAFTS
 
 
 class Source(StrEnum):
@@ -33,7 +34,9 @@ def import_(
     source: Annotated[Source, typer.Argument(help=_SOURCES)],
     path: Annotated[Path, typer.Argument(help="the file or folder")],
     engine: Annotated[str, typer.Option(help="the engine that sent them")],
-    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the source does not tell")] = None,
+    k: Annotated[
+        int | None, typer.Option(min=1, max=MOST_DRAFTS, help="draft tokens a step, where the source does not tell")
+    ] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="the server verified only some drafts")] = False,
     out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",

@@ -9,6 +9,7 @@ import typer
 from spec_eval.cli.arguments import command_line, options_given
 from spec_eval.cli.output import say
 from spec_eval.errors import UsageError
+from spec_eval.records import MOST_DRAFTS
 
 if TYPE_CHECKING:
     from spec_eval.run import Finished, RunOptions
@@ -63,7 +64,9 @@ def run(
         str | None, typer.Option(help="with --serve: hub name, folder or .gguf file of the drafter")
     ] = None,
     drafter: Annotated[str | None, typer.Option(help="the drafter's name, for the report")] = None,
-    k: Annotated[int | None, typer.Option(min=1, help="draft tokens a step, where the server does not tell")] = None,
+    k: Annotated[
+        int | None, typer.Option(min=1, max=MOST_DRAFTS, help="draft tokens a step, where the server does not tell")
+    ] = None,
     known_answer: Annotated[
         str | None, typer.Option(help="make the embedded engine accept as CARD:TABLE:ROW or a .toml file says")
     ] = None,

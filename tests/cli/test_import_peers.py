@@ -198,3 +198,10 @@ def test_folder_without_a_run_is_one_line(face: Callable[..., Shown], tmp_path: 
     code, out, err = face("import", "aiperf", tmp_path, "--engine", "vllm")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "profile_export.jsonl" in err
+
+
+def test_k_that_no_drafter_has_is_refused_at_once(bench: Callable[..., Shown]) -> None:
+    code, _, err = bench(result(), more=("--k", "100000"))
+    assert code == 2
+    assert "--k" in err
+    assert "1024" in err
