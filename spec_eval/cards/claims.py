@@ -9,15 +9,15 @@ from spec_eval.engines.sglang import drafts_a_step
 _GAP = r"[\\\"'`*\s:=|,]{1,12}"
 # One pattern an engine's own word; k is the number itself. docs/design/cards.md lists them.
 _PLAIN_SETTINGS = {
-    "num_speculative_tokens": re.compile(rf"num[_-]speculative[_-]tokens{_GAP}([0-9]+)\b", re.IGNORECASE),
-    "--spec-draft-n-max": re.compile(r"(?<![\w-])--spec-draft-n-max[\s\\=]{1,8}([0-9]+)\b"),
-    "--draft-max": re.compile(r"(?<![\w-])--(?:draft-max|draft-n|draft)[\s\\=]{1,8}([0-9]+)\b"),
-    "max_draft_len": re.compile(rf"max_draft_len{_GAP}([0-9]+)\b", re.IGNORECASE),
-    "num_nextn_predict_layers": re.compile(rf"num_nextn_predict_layers{_GAP}([0-9]+)\b", re.IGNORECASE),
+    "num_speculative_tokens": re.compile(rf"num[_-]speculative[_-]tokens{_GAP}([0-9]{{1,6}})\b", re.IGNORECASE),
+    "--spec-draft-n-max": re.compile(r"(?<![\w-])--spec-draft-n-max[\s\\=]{1,8}([0-9]{1,6})\b"),
+    "--draft-max": re.compile(r"(?<![\w-])--(?:draft-max|draft-n|draft)[\s\\=]{1,8}([0-9]{1,6})\b"),
+    "max_draft_len": re.compile(rf"max_draft_len{_GAP}([0-9]{{1,6}})\b", re.IGNORECASE),
+    "num_nextn_predict_layers": re.compile(rf"num_nextn_predict_layers{_GAP}([0-9]{{1,6}})\b", re.IGNORECASE),
 }
 # SGLang's depend on each other, so they are read together, from one paragraph.
 _SGLANG_SETTINGS = {
-    name: re.compile(rf"{name.replace('_', '[_-]')}{_GAP}([0-9]+)\b", re.IGNORECASE)
+    name: re.compile(rf"{name.replace('_', '[_-]')}{_GAP}([0-9]{{1,6}})\b", re.IGNORECASE)
     for name in ("speculative_num_draft_tokens", "speculative_dspark_block_size", "speculative_eagle_topk")
 }
 _VARYING = re.compile(

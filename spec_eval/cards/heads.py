@@ -9,6 +9,7 @@ from enum import StrEnum
 from spec_eval.cards.numbers import read_cell
 
 _FARTHEST_POSITION = 64
+_MOST_DIGITS = 6
 
 
 class Kind(StrEnum):
@@ -92,7 +93,8 @@ def _normalised(head: str) -> str:
 
 
 def _position(text: str) -> int | None:
-    return next((int(match[1]) for pattern in _POSITIONS if (match := pattern.search(text))), None)
+    found = next((match[1] for pattern in _POSITIONS if (match := pattern.search(text))), None)
+    return int(found) if found is not None and len(found) <= _MOST_DIGITS else None
 
 
 def _bare(heads: Sequence[str], found: Sequence[Column]) -> list[Column]:

@@ -146,3 +146,7 @@ def test_other_words_for_a_fact(fact: str, text: str) -> None:
 )
 def test_what_states_no_fact(fact: str, text: str) -> None:
     assert fact in missing_facts(text)
+
+
+def test_number_of_thousands_of_digits_is_no_setting() -> None:
+    assert settings(f"num_speculative_tokens: {'9' * 5000}") == []

@@ -113,3 +113,7 @@ def test_a_percent_sign_in_the_head_is_seen() -> None:
 )
 def test_which_rows_are_heads(row: list[str], header: bool) -> None:
     assert is_header(row, columns(row)) is header
+
+
+def test_head_of_thousands_of_digits_is_no_position() -> None:
+    assert [column.kind for column in columns(["Data", "AL", f"Pos {'1' * 5000}"])] == [Kind.LENGTH]
