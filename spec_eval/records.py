@@ -33,6 +33,8 @@ _COUNTS = (
     *("turn", "repeat", "attempt", "seed_sent", "start_ns", "first_token_ns", "end_ns"),
     *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
 )
+# What places a request: without it the record stands for no planned one.
+_ALWAYS = ("cell_id", "dataset", "prompt_id", "category", "turn", "repeat", "attempt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ class RequestRecord:
         for name in _TEXTS:
             if not isinstance(row[name], str | None):
                 raise ValueError(f"record whose {name} is {type(row[name]).__name__}, not text")
+        if unnamed := [name for name in _ALWAYS if row[name] is None]:
+            raise ValueError(f"record whose {unnamed[0]} is null")
         for name in _COUNTS:
             if row[name] is not None and not is_count(row[name]):
                 raise ValueError(f"record whose {name} is {row[name]!r}, not a count")

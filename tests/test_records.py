@@ -154,6 +154,12 @@ def test_record_without_a_field_names_it() -> None:
         RequestRecord.from_json(row)
 
 
+@pytest.mark.parametrize("name", ["cell_id", "dataset", "prompt_id", "category", "turn", "repeat", "attempt"])
+def test_record_that_stands_for_no_request_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"record whose {name} is null"):
+        RequestRecord.from_json({**answered(GOOD).to_json(), name: None})
+
+
 def test_record_with_an_unknown_status_is_refused() -> None:
     with pytest.raises(ValueError, match="status 'lost'"):
         RequestRecord.from_json({**answered(GOOD).to_json(), "status": "lost"})

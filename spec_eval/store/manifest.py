@@ -83,6 +83,13 @@ class Manifest(Stored):
     server_wide: dict[str, Any] | None = None
     points: dict[str, Point] = Field(default_factory=dict)
 
+    @field_validator("outcome")
+    @classmethod
+    def _sent_is_a_count(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not is_count(value.get("sent", 0)):
+            raise ValueError("sent is a count")
+        return value
+
     @field_validator("server")
     @classmethod
     def _names_are_texts(cls, value: dict[str, Any]) -> dict[str, Any]:

@@ -234,6 +234,7 @@ def damaged(folder: RunFolder, name: str, **changes: object) -> RunFolder:
         ({"settings": {"qa": 1}}, "settings.qa"),
         ({"server": {"model": ["m"]}}, "server: .*model and k_flag are texts"),
         ({"reconciliation": {"status": "exact", "reason": None, "server": {"steps": "x"}}}, "no totals"),
+        ({"outcome": {"sent": "x"}}, "outcome: .*sent is a count"),
     ],
 )
 def test_a_manifest_of_another_shape_is_damaged(tmp_path: Path, changes: dict[str, object], says: str) -> None:
