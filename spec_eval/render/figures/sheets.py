@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib
 
-from spec_eval import __version__
+from spec_eval import __version__, jsontext
 from spec_eval.errors import UsageError
 from spec_eval.render.figures import acceptance, look
 from spec_eval.render.figures.charts import Arm, Chart, Point
@@ -131,7 +131,7 @@ def _provenance(arms: Sequence[Arm], charts: Sequence[Chart], notes: Sequence[st
 def _clear(folder: Path) -> None:
     """Only what is ours: files in this very folder whose bytes are those that an earlier provenance.json names."""
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        document = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
+        document = jsontext.loads((folder / PROVENANCE).read_bytes())
         for name, digest in ((n, d) for figure in document["figures"] for n, d in figure["files"].items()):
             path = folder / Path(name).name
             if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:

@@ -158,7 +158,9 @@ def test_figures_of_earlier_runs_do_not_stay_beside_this_provenance(tmp_path: Pa
     assert left == {name for name in NAMES if "length" not in name} | {"mine.svg"}
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"figures": 3}', '{"figures": [{"files": {"../one/plan.json": "x"}}]}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "[" * 5000, '{"figures": 3}', '{"figures": [{"files": {"../one/plan.json": "x"}}]}']
+)
 def test_a_provenance_that_is_none_harms_nothing(content: str, tmp_path: Path) -> None:
     out = tmp_path / "plots"
     out.mkdir()
