@@ -265,8 +265,8 @@ def shortfall(outcomes: Sequence[Outcome], max_failures: float, *, by_request: b
     sent, failed = sum(o.sent for o in outcomes), sum(o.failed for o in outcomes)
     ok, measured = sum(o.ok for o in outcomes), sum(o.measured for o in outcomes)
     if sent and failed / sent > max_failures:
-        return f"{failed} of {sent} requests failed, more than --max-failures {max_failures:.0%} allows"
+        return f"{failed} of {sent} requests failed, more than --max-failures {100 * max_failures:g}% allows"
     if by_request and ok and measured / ok < LEAST_COVERAGE:
         counted = f"{measured} of {ok} answers have usable counters"
-        return f"coverage {measured / ok:.1%} is below {LEAST_COVERAGE:.0%}: {counted}"
+        return f"coverage {1000 * measured // ok / 10:.1f}% is below {LEAST_COVERAGE:.0%}: {counted}"
     return None
