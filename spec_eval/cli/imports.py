@@ -1,5 +1,6 @@
 """spec-eval import."""
 
+import contextlib
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from spec_eval.cli.arguments import command_line
+from spec_eval.cli.output import say
 from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
 from spec_eval.records import MOST_DRAFTS
 
@@ -31,6 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(
+    context: typer.Context,
     source: Annotated[Source, typer.Argument(help=_SOURCES)],
     path: Annotated[Path, typer.Argument(help="the file or folder")],
     engine: Annotated[str, typer.Option(help="the engine that sent them")],
@@ -62,9 +66,10 @@ def import_(
             imported = vllm_bench.read(path, k=k, nominal_drafts=adaptive)
     for note in imported.set_aside:
         print(f"spec-eval: {note}", file=sys.stderr)
-    command = ("spec-eval", *sys.argv[1:])
+    command = command_line(context)
     folder = importing.keep(imported, path, engine=adapter.name, k=k, out=out, command=command, max_failures=allowed)
-    print(folder.path, flush=True)
+    with contextlib.suppress(BrokenPipeError):
+        say(str(folder.path))
     report = write_report(folder)
     by_request = not guards.is_server_wide(report.plan)
     if short := guards.shortfall([report.overall.outcome], report.plan.max_failures, by_request=by_request):

@@ -113,7 +113,8 @@ def judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
 
     for path, one in zip(paths, reports, strict=True):
         if not one.whole and not partial:
-            raise RunNotWhole(f"{path}: not whole; finish with `run --resume`, or accept it with --partial")
+            way = "import it again" if one.plan.origin == "imported" else "finish with `run --resume`"
+            raise RunNotWhole(f"{path}: not whole; {way}, or accept it with --partial")
         short = guards.shortfall(
             [one.overall.outcome], one.plan.max_failures, by_request=guards.counts_by_request(one.plan)
         )

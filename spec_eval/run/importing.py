@@ -8,7 +8,7 @@ from pathlib import Path
 from spec_eval import __version__, acceptance, points
 from spec_eval.importers.answers import Imported
 from spec_eval.run import provenance
-from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, Target, new_run_folder
+from spec_eval.store import Cell, Manifest, Plan, Reconciliation, RunFolder, RunLock, Target, new_run_folder
 
 
 def keep(
@@ -39,7 +39,7 @@ def keep(
         suite_sha256=None,
         overrides={},
         target=Target(engine=engine, model=imported.model, drafter=None, k=k),
-        cells=imported.cells,
+        cells=_noted(imported),
         seed=None,
         max_failures=max_failures,
     )
@@ -75,6 +75,14 @@ def keep(
             )
         )
     return folder
+
+
+def _noted(imported: Imported) -> tuple[Cell, ...]:
+    """What was left out of the files stays with the run, as notes on its data."""
+    first, *others = imported.cells
+    notes = (*first.prompts.notes, *imported.set_aside)
+    prompts = first.prompts.model_copy(update={"notes": notes})
+    return (first.model_copy(update={"prompts": prompts}), *others)
 
 
 def _moment(pick: Callable[[Iterable[int]], int], times_ns: Iterable[int | None]) -> str | None:

@@ -252,6 +252,9 @@ def test_first_success_wins_and_doubles_are_told(taken: Callable[..., Shown], do
     assert code == 0
     assert err.splitlines()[0] == "spec-eval: captures.jsonl: torn last line set aside"
     got = document(out)
+    assert "talk: captures.jsonl: torn last line set aside" in [
+        w["message"] for w in got["warnings"] if w["code"] == "data_note"
+    ]
     overall = got["overall"]
     assert (overall["steps"], overall["accepted"]) == (30, 42)
     assert overall["acceptance_length"]["value"] == pytest.approx(2.4)
