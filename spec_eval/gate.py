@@ -19,8 +19,8 @@ CONFIDENCE = 0.98  # of each one-sided bound
 # 2.05 standard errors to the bound, and 0.84 more to be beyond it in 8 of 10 runs.
 FOUND_IN_8_OF_10 = 2.9
 # What is demanded whatever the rules are.
-CATEGORIES = "every category has figures"
-PAIRED = "95% of conversations are paired"
+CATEGORIES = "figures in every category"
+PAIRED = "pairs of 95% of conversations"
 
 
 class Verdict(StrEnum):
