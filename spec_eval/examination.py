@@ -1,6 +1,6 @@
-"""The whole examination of a server: at most five requests, each finding with its remedy.
+"""The whole examination of a server: at most five requests in a minute, each finding with its remedy.
 
-It asks through the driver that runs use, so what it finds is what a run would find.
+It asks through the driver that runs use, so what it finds is what a run would find. Only it asks nothing twice.
 """
 
 import asyncio
@@ -30,8 +30,12 @@ _COUNT = "one two three four five six seven eight nine ten"
 PROMPT = f"Say it once more: {', '.join([_COUNT] * 16)}, one two three"
 _SAMPLING = Sampling(temperature=0.0, max_tokens=48)
 _TIMEOUTS = Timeouts(connect=10.0, first_token=45.0, between_chunks=30.0)
-_WHOLE_TIMEOUT_S = 45.0
+_LIMIT_S = 60.0
 _SETTLE_S = 3.0
+
+
+class _TimeIsUp(Exception):
+    """The minute is over."""
 
 
 class Status(StrEnum):
@@ -77,13 +81,23 @@ class _Subject:
     identity: Identity
     model: str
     k: int | None
-    answers: dict[str, RequestRecord] = field(default_factory=dict)
+    deadline: float = field(default_factory=lambda: time.monotonic() + _LIMIT_S)
 
-    def ask(self, name: str, *, thinking: bool | None = None, cold_cache: bool = True) -> RequestRecord:
+    @property
+    def remaining_s(self) -> float:
+        """Of the minute; _TimeIsUp where nothing is left."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise _TimeIsUp
+        return left
+
+    def ask(self, *, thinking: bool | None = None, cold_cache: bool = True) -> RequestRecord:
         """One streamed answer."""
         sampling = _SAMPLING.model_copy(update={"thinking": thinking})
-        self.answers[name] = asyncio.run(self._ask(sampling, cold_cache))
-        return self.answers[name]
+        try:
+            return asyncio.run(asyncio.wait_for(self._ask(sampling, cold_cache), self.remaining_s))
+        except TimeoutError:
+            raise _TimeIsUp from None
 
     async def _ask(self, sampling: Sampling, cold_cache: bool) -> RequestRecord:
         conversation = Conversation("doctor", "doctor", None, (({"role": "user", "content": PROMPT},),))
@@ -107,6 +121,7 @@ class _Subject:
             nominal_drafts=bool(self.identity.adaptive),
             cold_cache=cold_cache,
             chain=not self.identity.tree,
+            attempts=1,
         ) as client:
             await drive(job, client, kept.append)
         return kept[0]
@@ -121,8 +136,9 @@ class _Subject:
             **self.engine.extra_body(cold_cache=False),  # so that the last request has a prefix to find
         }
         answer = Answer(self.engine.reader(self.k, nominal_drafts=bool(self.identity.adaptive)))
+        wait_s = min(_TIMEOUTS.first_token, self.remaining_s)
         try:
-            answer.whole_object(self.endpoint.post_json("/v1/chat/completions", body, timeout_s=_WHOLE_TIMEOUT_S))
+            answer.whole_object(self.endpoint.post_json("/v1/chat/completions", body, timeout_s=wait_s))
         except (AnswerError, EnvironmentFault) as error:
             return str(error)
         return answer.reader.reading()
@@ -136,18 +152,54 @@ def examine(endpoint: Endpoint, engine: Engine, *, model: str | None, k: int | N
     except EnvironmentFault as fault:
         return Examination(None, None, k, (Finding("server", Status.FAIL, *_parted(fault)),))
     subject = _Subject(endpoint, engine, identity, name, k if k is not None else identity.k)
-    found = [Finding("server", Status.PASS, f"{engine.name} {identity.version or 'of unknown version'} serves {name}")]
-    before = endpoint.metrics(engine.metrics_path)
-    first = subject.ask("plain")
-    if first.status != "ok":
-        found.append(Finding("answers", Status.FAIL, str(first.failure_reason), "mend the server first"))
-        return Examination(identity, name, subject.k, tuple(found))
-    found.append(Finding("answers", Status.PASS, f"streamed, {first.completion_tokens} tokens by the server's count"))
-    agreement = _agreement(subject, before, first)
-    found += _counters(subject, first)
-    found += _k(subject, k, first)
-    found += [*_kind(identity), *_thinking(subject), *_cache(subject, first), agreement]
+    found: list[Finding] = []
+    try:
+        for finding in _findings(subject, k):
+            found.append(finding)  # one by one, as time may be up before the next
+    except _TimeIsUp:
+        message = f"the answers took longer than {_LIMIT_S:g} s in all; what is not listed was not asked"
+        found.append(Finding("time", Status.FAIL, message, "take other load off the server, then ask again"))
     return Examination(identity, name, subject.k, tuple(found))
+
+
+def _findings(subject: _Subject, k: int | None) -> Iterator[Finding]:
+    identity, engine = subject.identity, subject.engine
+    version = identity.version or "of unknown version"
+    yield Finding("server", Status.PASS, f"{engine.name} {version} serves {subject.model}")
+    yield from _kind(identity)
+    before = subject.endpoint.metrics(engine.metrics_path)
+    first = subject.ask()
+    yield _answers(first)
+    if first.status != "ok":
+        return
+    agreement = _agreement(subject, before, first)
+    yield from _counters(subject, first)
+    yield from _k(subject, k, first)
+    yield agreement
+    yield from _thinking(subject)
+    yield from _cache(subject, first)
+
+
+# What a failed answer's reason begins with, and what helps.
+_REMEDIES = (
+    ("not an event stream", "give the server's own address as --base-url; something else answers there"),
+    ("timeout", "see in the server's log whether it still loads, or hangs"),
+    ("no connection", "start the server again; its log says why it stopped"),
+    ("http 429", "take other load off the server, then ask again; a run would wait and ask again"),
+    ("context limit", "start the server with a longer context"),
+)
+
+
+def _answers(first: RequestRecord) -> Finding:
+    if first.status != "ok":
+        reason = str(first.failure_reason)
+        message, _, remedy = reason.partition("; ") if "key refused" in reason else (reason, "", "")
+        remedy = remedy or next((text for start, text in _REMEDIES if reason.startswith(start)), "see the server's log")
+        return Finding("answers", Status.FAIL, message, remedy)
+    if first.completion_tokens is None:
+        remedy = "let stream_options.include_usage through to the server, and its usage chunk back"
+        return Finding("answers", Status.WARN, "streamed, without the server's count of tokens", remedy)
+    return Finding("answers", Status.PASS, f"streamed, {first.completion_tokens} tokens by the server's count")
 
 
 def _parted(fault: SpecEvalError) -> tuple[str, str | None]:
@@ -162,18 +214,27 @@ def _counters(subject: _Subject, first: RequestRecord) -> Iterator[Finding]:
         yield Finding("counters, streamed", Status.WARN, "server-wide only: totals of a run, in one row", engine.remedy)
         return
     if first.counters is None:
-        yield Finding("counters, streamed", Status.FAIL, f"none: {first.no_counters_reason}", engine.remedy)
+        yield Finding(
+            "counters, streamed", Status.FAIL, f"none: {first.no_counters_reason}", _no_counters(engine, first)
+        )
     else:
         yield _judged("counters, streamed", first, subject)
     whole = subject.whole()
     if isinstance(whole, str):
         yield Finding("counters, not streamed", Status.WARN, whole, "runs stream, and are not affected")
-    elif whole.counters is None:
+    elif whole.counters is None and first.counters:
         why = f"none: {whole.reason}; runs stream, and are not affected"
-        yield Finding("counters, not streamed", Status.PASS if first.counters else Status.FAIL, why, None)
+        yield Finding("counters, not streamed", Status.PASS, why)
+    elif whole.counters is None:
+        yield Finding("counters, not streamed", Status.FAIL, f"none: {whole.reason}", engine.remedy)
     else:
         as_record = replace(first, counters=whole.counters, completion_tokens=None)
         yield _judged("counters, not streamed", as_record, subject)
+
+
+def _no_counters(engine: Engine, first: RequestRecord) -> str:
+    """Where usage is missing too, the chunk that would hold both did not come through."""
+    return "mend the usage chunk first, as said above" if first.completion_tokens is None else engine.remedy
 
 
 def _judged(check: str, record: RequestRecord, subject: _Subject) -> Finding:
@@ -223,7 +284,7 @@ def _kind(identity: Identity) -> Iterator[Finding]:
 
 
 def _thinking(subject: _Subject) -> Iterator[Finding]:
-    on, off = subject.ask("on", thinking=True), subject.ask("off", thinking=False)
+    on, off = subject.ask(thinking=True), subject.ask(thinking=False)
     if failed := next((r for r in (on, off) if r.status != "ok"), None):
         message = f"a request with enable_thinking failed: {failed.failure_reason}"
         yield Finding("thinking switch", Status.WARN, message, "leave --thinking out for this server")
@@ -239,7 +300,7 @@ def _thinking(subject: _Subject) -> Iterator[Finding]:
 
 
 def _cache(subject: _Subject, first: RequestRecord) -> Iterator[Finding]:
-    again = subject.ask("again", cold_cache=False)
+    again = subject.ask(cold_cache=False)
     check, cached, prompt = "prefix cache", again.cached_tokens, again.prompt_tokens
     if again.status != "ok":
         yield Finding(check, Status.WARN, f"a repeated request failed: {again.failure_reason}", "mend the server")
@@ -248,7 +309,7 @@ def _cache(subject: _Subject, first: RequestRecord) -> Iterator[Finding]:
         yield Finding(check, Status.WARN, message, "switch prefix caching off in the server")
     elif cached is None or prompt is None:
         message = "the server does not tell cached tokens; requests of a run keep old prefixes out"
-        remedy = "vLLM: --enable-prompt-tokens-details, so that phantom steps are seen"
+        remedy = "let the server count them: --enable-prompt-tokens-details in vLLM, --enable-cache-report in SGLang"
         yield Finding(check, Status.WARN, message, remedy)
     elif prompt - cached == 1 and subject.engine.pads_cache_hits:
         message = "on: a repeated prompt leaves one token, which adds a phantom step; a run's requests keep it out"
@@ -278,9 +339,12 @@ def _agreement(subject: _Subject, before: str | None, first: RequestRecord) -> F
         message = f"the server counted {result.server['steps']} steps for that answer, which does not tell of them"
         return Finding(check, Status.WARN, message, "make it hand them over, as said above")
     if result.status == "differs":
-        return Finding(check, Status.FAIL, reason, "keep other traffic off the server, then ask again")
-    message, _, remedy = reason.partition("; ")
-    return Finding(check, Status.WARN, f"not compared: {message}", remedy or None)
+        remedy = "keep other traffic, and other servers, off this address, then ask again"
+        return Finding(check, Status.FAIL, reason, remedy)
+    if subject.engine.metrics_remedy in reason:
+        return Finding(check, Status.WARN, "not compared: the server shows none", subject.engine.metrics_remedy)
+    remedy = "none needed: runs measure by the answers' own counters, unchecked here"
+    return Finding(check, Status.WARN, f"not compared: {reason}", remedy)
 
 
 def _reconciled(subject: _Subject, before: str | None, first: RequestRecord) -> Reconciliation:

@@ -88,7 +88,7 @@ class _Pulse:
 class ChatClient:
     """Sends requests to one server. Use within `open_client`.
 
-    chain: whether drafts are chains; positions of a tree's drafts are not kept.
+    chain: whether drafts are chains; positions of a tree's drafts are not kept. attempts: at a request, at most.
     aborted: requests that were cancelled in flight; the server may have counted their steps.
     """
 
@@ -100,17 +100,18 @@ class ChatClient:
     cold_cache: bool = True
     chain: bool = True
     scrub: Callable[[str], str] = str
+    attempts: int = ATTEMPTS
     aborted: int = 0
     _pulses: set[_Pulse] = field(default_factory=set)
     _clock_offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
 
     async def ask(self, request: ChatRequest) -> ChatResult:
         """Send until something is generated; never raises for what a server may do."""
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, self.attempts + 1):
             start_ns = self._now_ns()
             answer = Answer(self.engine.reader(self.k, nominal_drafts=self.nominal_drafts))
             failure, wait_s, connected = await self._try(request, answer, attempt)
-            if failure is None or wait_s is None or attempt == ATTEMPTS:
+            if failure is None or wait_s is None or attempt == self.attempts:
                 return self._result(answer, failure, attempt, start_ns, connected)
             await asyncio.sleep(wait_s)
         raise AssertionError("the last attempt returns")
@@ -241,6 +242,7 @@ async def open_client(
     nominal_drafts: bool = False,
     cold_cache: bool = True,
     chain: bool = True,
+    attempts: int = ATTEMPTS,
 ) -> AsyncIterator[ChatClient]:
     """A client with as many connections as there may be requests, so that none waits for a free one unseen."""
     timeouts = timeouts or Timeouts()
@@ -257,7 +259,7 @@ async def open_client(
         timeout=timeout,
         http_client=http_client,
     ) as client:
-        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache, chain, endpoint.scrubbed)
+        chat = ChatClient(engine, client, k, timeouts, nominal_drafts, cold_cache, chain, endpoint.scrubbed, attempts)
         watchdog = asyncio.create_task(chat.watch())
         try:
             yield chat

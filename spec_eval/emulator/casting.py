@@ -128,6 +128,8 @@ def _of_name(name: str) -> Part:
     """A row, a file, or a table whose rows are bins of prompt lengths."""
     if name.endswith(".toml") or name.count(":") == 2:
         return Row.of(profiles.find(name))
+    if ":" not in name and any(known.startswith(f"{name}:") for known in profiles.published()):
+        raise UsageError(f"--profile {name}: is a whole card; give --suite with the suite that asks for it, or one row")
     table = profiles.table(name)
     bins = tuple((*edges, Row.of(one)) for label, one in table.items() if (edges := _edges(label)))
     if not bins or len(bins) != len(table):
@@ -158,12 +160,12 @@ def _card(
     if unknown := links.keys() - {spec.id for spec in specs}:
         name = min(unknown)
         raise UsageError(f"--cast {name}: no cell of {suite_name}{toml.nearest(name, [spec.id for spec in specs])}")
+    chosen = [_link(spec, links, card, suite_name) for spec in specs]  # before any data is looked for
     # Without levels of concurrency there is one cell for each of the suite's, in order.
     laid = cells.lay_out(file, RunOptions(suite=suite_name, data_dir=data_dir, limit=limit))
-    for spec, cell in zip(specs, laid.cells, strict=True):
-        chosen = _link(spec, links, card, suite_name)
+    for spec, plays, cell in zip(specs, chosen, laid.cells, strict=True):
         for conversation in laid.prompts[cell.cell_id]:
-            register.add(conversation, cell, _part(chosen, spec, conversation))
+            register.add(conversation, cell, _part(plays, spec, conversation))
 
 
 def _link(spec: CellSpec, links: Mapping[str, str], card: str, suite_name: str) -> str:

@@ -163,7 +163,8 @@ def test_links_that_cannot_be_are_told(tmp_path: Path, cells: list[str], more: d
 @pytest.mark.parametrize(
     ("profile", "more", "message"),
     [
-        (CARD, {}, "no table 'glm-5.3-dflash2-preview' of a published card"),
+        (CARD, {}, "is a whole card; give --suite"),
+        (f"{CARD}w", {}, "no table 'glm-5.3-dflash2-previeww' of a published card"),
         (f"{CARD}:basic-t0", {}, "give one of them, as .*:HumanEval, or --suite"),
         (HUMANEVAL, {"limit": 3}, "belong to a whole card"),
         (CARD, {"suite_name": "humaneval"}, "has no cells"),
@@ -173,6 +174,11 @@ def test_links_that_cannot_be_are_told(tmp_path: Path, cells: list[str], more: d
 def test_profiles_that_cannot_be_are_told(profile: str, more: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         cast(profile, **more)
+
+
+def test_card_and_suite_that_do_not_go_together_are_told_before_data_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"plays glm-5.3-dflash2:.*, not glm-5.3-dflash2-preview; mend --profile or"):
+        cast(CARD, suite_name="card-dflash2", data_dir=tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["card-dflash2-preview", "card-dflash2"])
