@@ -114,7 +114,7 @@ def live_llamacpp(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def live_vllm(session: nox.Session) -> None:
-    """vLLM's CPU build for real, and AIPerf, each in an environment of its own beside this one."""
+    """vLLM's CPU build for real, and AIPerf, each in an environment of its own. `-- --long` takes minutes more."""
     _live(session)
     work = Path(session.create_tmp()).resolve()
     assets = ROOT / "tests" / "live_vllm"

@@ -22,18 +22,6 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "1")
 
 
-def test_one_command_starts_measures_and_stops(tmp_path: Path) -> None:
-    done = run("smoke", "--limit", "4", "--serve", "ngram", *ON_CPU, cwd=tmp_path)
-    assert len(done.records) == 4
-    assert done.sums()["steps"] > 0
-    assert done.sums() == done.prometheus("vllm:")
-    assert done.manifest["reconciliation"]["status"] == "exact"
-    assert {record["counters"]["k"] for record in done.records} == {8}
-    assert "--enforce-eager" in done.manifest["server"]["command"]
-    assert _gone((done.path / "server.log").read_text())
-    assert "overall" in (done.path / "report.md").read_text()
-
-
 def test_a_matrix_measures_a_drafter_and_the_baseline_without_one(tmp_path: Path) -> None:
     file = tmp_path / "two.toml"
     file.write_text(
@@ -52,11 +40,29 @@ suites = ["smoke"]
     drafted, plain = (Run(tmp_path / line) for line in done.stdout.splitlines())
     assert drafted.sums() == drafted.prometheus("vllm:")
     assert drafted.sums()["steps"] > 0
+    assert drafted.manifest["reconciliation"]["status"] == "exact"
+    assert "--enforce-eager" in drafted.manifest["server"]["command"]
+    assert "overall" in (drafted.path / "report.md").read_text()
     assert [record["status"] for record in plain.records] == ["ok", "ok"]
     assert all(record["counters"] is None for record in plain.records)
     assert "arm 2 of 2" in done.stderr
+    assert all(_gone((one.path / "server.log").read_text()) for one in (drafted, plain))
 
 
+@pytest.mark.long
+def test_one_command_starts_measures_and_stops(tmp_path: Path) -> None:
+    done = run("smoke", "--limit", "4", "--serve", "ngram", *ON_CPU, cwd=tmp_path)
+    assert len(done.records) == 4
+    assert done.sums()["steps"] > 0
+    assert done.sums() == done.prometheus("vllm:")
+    assert done.manifest["reconciliation"]["status"] == "exact"
+    assert {record["counters"]["k"] for record in done.records} == {8}
+    assert "--enforce-eager" in done.manifest["server"]["command"]
+    assert _gone((done.path / "server.log").read_text())
+    assert "overall" in (done.path / "report.md").read_text()
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("recipe", "cause"),
     [
@@ -75,6 +81,7 @@ def test_what_vllm_does_not_know_is_told_in_one_line(recipe: str, cause: str, tm
     assert "server.log" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_a_model_that_is_nowhere_is_told_in_one_line(tmp_path: Path) -> None:
     argv = ["--serve", "ngram", *ON_CPU[:-1], "nobody/no-such-model", "--out", str(tmp_path)]
     done = spec_eval("run", "smoke", *argv, cwd=tmp_path, code=4)

@@ -18,7 +18,10 @@ K = {"ngram": 8, "draft_model": 4, "scripted": 4}
 @pytest.mark.parametrize("drafter", ["ngram", "draft_model", "scripted"])
 def test_counters_equal_the_servers_own(drafter: Drafter, vllm: Serve, humaneval: list[str], tmp_path: Path) -> None:
     with vllm(drafter) as server:
-        options = ["humaneval", "--limit", "20", "--max-tokens", "96", *humaneval, *_at(server), "--drafter", drafter]
+        size = (
+            ["--limit", "20", "--max-tokens", "96"] if drafter == "ngram" else ["--limit", "10", "--max-tokens", "64"]
+        )
+        options = ["humaneval", *size, *humaneval, *_at(server), "--drafter", drafter]
         alone = run(*options, "--concurrency", "1", cwd=tmp_path)
         together = run(*options, "--concurrency", "4", cwd=tmp_path)
         runs = [alone, together]
