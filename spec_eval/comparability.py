@@ -101,9 +101,17 @@ def _cells(a: Settings, b: Settings) -> tuple[list[tuple[str, Mapping[str, Any],
         return [(cell, a[ANY_CELL], table) for cell, table in b.items()], []
     if ANY_CELL in b:
         return [(cell, table, b[ANY_CELL]) for cell, table in a.items()], []
+    a, b = _unmarked(a), _unmarked(b)
     missing = [Difference(CELL, cell, None, (cell,)) for cell in a if cell not in b]
     missing += [Difference(CELL, None, cell, (cell,)) for cell in b if cell not in a]
     return [(cell, table, b[cell]) for cell, table in a.items() if cell in b], missing
+
+
+def _unmarked(settings: Settings) -> Settings:
+    """A synthetic run has the word on its cells too: they are the same ones, and its settings tell the difference."""
+    return {
+        cell.removeprefix(f"{SYNTHETIC}-") if table.get(SYNTHETIC) else cell: table for cell, table in settings.items()
+    }
 
 
 def _allowed(allow: Iterable[str], keys: Sequence[str]) -> tuple[str, ...]:

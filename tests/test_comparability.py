@@ -95,3 +95,11 @@ def test_a_problem_of_a_side_is_enough() -> None:
     found = judge({"c": ONE}, {"c": ONE}, problems=["run-a is not whole"])
     assert not found.comparable
     assert found.sentence() == "run-a is not whole"
+
+
+def test_a_synthetic_run_against_a_real_one_differs_in_just_that() -> None:
+    real = {"chat": ONE}
+    told = {"synthetic-chat": {**ONE, "synthetic": "played from a deck"}}
+    found = judge(real, told)
+    assert not found.comparable
+    assert [(one.key, one.a, one.b) for one in found.differences] == [("synthetic", None, "played from a deck")]
