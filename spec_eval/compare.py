@@ -45,7 +45,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Row:
-    """cell, category: null where the row joins several. state: null where too few could be paired, or no figure is."""
+    """cell, category: null where the row joins several. state: null where nothing could be tested: too few pairs."""
 
     cell: str | None
     category: str | None
@@ -60,7 +60,7 @@ class Row:
     def state(self) -> State | None:
         """Higher or lower where the whole interval is."""
         length = self.acceptance_length
-        if not self.enough or length.value is None:
+        if not self.enough or length.low is None:
             return None
         if length.low is not None and length.low > 0:
             return State.HIGHER

@@ -171,6 +171,8 @@ def _verdict(rule: Rule, one: Ruling) -> Ruling:
         return replace(one, verdict=verdict, reason=told)
     shown = one.chance < 1 - CONFIDENCE
     what = "a loss is shown, but not that it is more than allowed" if shown else "no loss shown, and none ruled out"
+    if not shown and one.high is not None and one.high < 0:
+        what = "no loss shown, as several rules on categories share the chance of a false alarm"
     power = (
         f"these pairs would have shown a measured loss from {points(one.shown_from)}, and show a true one of "
         f"{points(one.found_from)} in 8 of 10 runs; with about {one.pairs_needed} pairs an unchanged drafter passes in "

@@ -86,9 +86,14 @@ class RunReport:
         return self.manifest is not None and not _lost(self.manifest, self.overall.outcome)
 
     @property
+    def k(self) -> int | None:
+        """The largest of the requests' k; before there are any, as the plan says."""
+        return self.overall.figures.k if self.overall.figures.k is not None else self.plan.target.k
+
+    @property
     def macro(self) -> Macro | None:
-        """Over all rows."""
-        return macro(self.rows)
+        """Over all rows, where they stand in one table; a card's tables each have their own."""
+        return macro(self.rows) if len({row.table for row in self.rows}) == 1 else None
 
     @property
     def _in_one_row(self) -> bool:

@@ -67,7 +67,9 @@ def import_(
     for note in imported.set_aside:
         print(f"spec-eval: {note}", file=sys.stderr)
     command = command_line(context)
-    folder = importing.keep(imported, path, engine=adapter.name, k=k, out=out, command=command, max_failures=allowed)
+    folder = importing.keep(
+        imported, path, engine=adapter.name, k=k, adaptive=adaptive, out=out, command=command, max_failures=allowed
+    )
     with contextlib.suppress(BrokenPipeError):
         say(str(folder.path))
     report = write_report(folder)

@@ -82,7 +82,8 @@ def run(
         bool, typer.Option("--reasoning-in-history", help="send the model's reasoning back with its answers")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="at most this many conversations, the same everywhere")
+        int | None,
+        typer.Option(min=1, help="at most this many conversations in each cell, of every category alike"),
     ] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="how often each prompt is asked")] = None,
     concurrency: Annotated[str | None, typer.Option(help="conversations at a time; several as 1,4,8")] = None,

@@ -63,8 +63,7 @@ async def drive(job: Job, client: ChatClient, on_record: Callable[[RequestRecord
         for repeat, conversation in work:
             await _converse(job, client, conversation, repeat, on_record, strikes)
 
-    gc.collect()
-    gc.freeze()  # what lives now stays; a full collection later would stop the clock for it
+    gc.freeze()  # what lives now stays; a full collection in the middle would stop the clock to look through it
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(job.concurrency):

@@ -42,6 +42,7 @@ def _flat(report: RunReport, row: Row, k: int) -> dict[str, Any]:
         "concurrency": row.concurrency,
         "k": figures.k,
         "conversations": figures.conversations,
+        "interval_conversations": figures.acceptance_length.n if figures.acceptance_length else None,
         "coverage": row.coverage,
         "steps": figures.steps,
         "drafted": figures.drafted,

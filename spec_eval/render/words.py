@@ -128,7 +128,7 @@ def _coverage(report: RunReport) -> str:
         return "none by request: the rows hold the server's own totals"
     if not report.plan.target.drafts:
         return "nothing to count: the recipe has no drafter"
-    coverage = f"{outcome.coverage:.1%}" if outcome.coverage is not None else NOTHING
+    coverage = guards.floored(outcome.measured, outcome.ok) if outcome.ok else NOTHING
     return f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"
 
 
@@ -175,8 +175,7 @@ def row_name(row: Row) -> str:
 
 
 def _k(report: RunReport) -> str:
-    figures = report.overall.figures
-    k = figures.k if figures.k is not None else report.plan.target.k
+    figures, k = report.overall.figures, report.k
     if k is None:
         return "not known"
     flag = report.manifest.server.get("k_flag") if report.manifest else None

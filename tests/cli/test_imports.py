@@ -279,6 +279,9 @@ def test_options_reach_the_reader_and_the_plan(taken: Callable[..., Shown], docu
     overall = document(out)["overall"]
     assert (overall["k"], overall["drafted"], overall["acceptance_rate"]) == (4, None, None)
     assert overall["positions"] == pytest.approx([0.75, 0.25, 0.0, 0.0])
+    (run,) = document(out)["runs"]
+    assert "adaptive" in run["labels"]
+    assert [settings["adaptive"] for settings in run["settings"].values()] == [True]
 
 
 @pytest.mark.parametrize(

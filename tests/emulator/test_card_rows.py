@@ -61,8 +61,6 @@ def played(home: Path) -> dict[str, Any]:
 
 def test_every_row_comes_out_to_its_last_printed_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "SETTLE_S", 0.0)
-    # Of the whole test process, once for each cell.
-    monkeypatch.setattr("spec_eval.drivers.conversations.gc.collect", lambda: 0)
     found = played(tmp_path)
     printed = {full_name(row): row for row in published()}
     assert len(printed) == 47

@@ -127,8 +127,6 @@ def played(card: str, suite: str, home: Path, data: Callable[[Path], Path], **mo
 def patched() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(serving, "SETTLE_S", 0.0)
-        # Of the whole test process, once for each cell.
-        patch.setattr("spec_eval.drivers.conversations.gc.collect", lambda: 0)
         yield
 
 

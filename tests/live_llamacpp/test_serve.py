@@ -29,6 +29,8 @@ def test_a_recipe_is_served_until_it_is_interrupted(
             assert url.startswith("http://127.0.0.1:")
             served = _asked(f"{url}/models")["data"][0]["id"]
             answer = _asked(f"{url}/chat/completions", {"max_tokens": 24, "temperature": 0, "messages": [_COUNT]})
+            asked = ("doctor", "--engine", "llamacpp", "--base-url", url, "--format", "json")
+            doctor = spec_eval(*asked, cwd=tmp_path, code=0 if drafts else 1)
             process.send_signal(signal.SIGTERM)
             _, err = process.communicate(timeout=60)
         finally:
@@ -36,6 +38,11 @@ def test_a_recipe_is_served_until_it_is_interrupted(
     assert process.returncode == 0, err
     assert served.startswith("SmolLM2-135M-Instruct")
     assert bool(answer["timings"].get("draft_n")) == drafts
+    found = {finding["check"]: finding["status"] for finding in json.loads(doctor.stdout)["findings"]}
+    if drafts:
+        assert found["counters, streamed"] == found["server's totals"] == "pass"
+    else:
+        assert found["drafter"] == "fail"
     with pytest.raises(OSError, match=r"refused"):
         _asked(f"{url}/models")
 

@@ -182,7 +182,8 @@ def test_without_metrics_the_run_goes_on_and_says_what_it_could_not_check(tmp_pa
 
 
 def test_the_manifest_tells_server_settings_and_sessions(tmp_path: Path) -> None:
-    with LlamaCppServer() as server:
+    # Slow enough for the event loop to be looked at, every tenth of a second.
+    with LlamaCppServer(lambda _: Reply(pause=0.02)) as server:
         finished = start(server, tmp_path, k=4, concurrency=(1, 3))
     manifest = finished.folder.manifest()
     assert manifest is not None
