@@ -1,7 +1,8 @@
 """Suites: what is measured.
 
 A simple suite names a data set and its revision, how a row becomes a conversation, sampling and load. A compound
-suite makes the tables of a card in one call: it lists cells, each a simple suite at settings of its own.
+suite makes the tables of a card in one call: it lists cells, each a simple suite at settings of its own. A throughput
+suite puts load on a server with the prompts of a simple one, in windows of fixed length.
 """
 
 import hashlib
@@ -203,10 +204,60 @@ class CompoundSuite(Frozen):
         return self
 
 
+class Window(Frozen):
+    """When load is measured: for so long, at each level of concurrency, so often.
+
+    warmup_s, duration_s: seconds; requests of the warm-up count nowhere. grace_s: seconds that a request may take
+    beyond the end of the window; one that takes longer is dropped. order: every level once and then all again, so
+    that a drift of the machine reaches every level, or the repeats of a level one after another.
+    """
+
+    concurrency: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
+    warmup_s: float = Field(ge=0, allow_inf_nan=False)
+    duration_s: float = Field(gt=0, allow_inf_nan=False)
+    grace_s: float = Field(default=0, ge=0, allow_inf_nan=False)
+    repeats: int = Field(default=1, gt=0)
+    order: Literal["repeat", "concurrency"] = "repeat"
+
+    @model_validator(mode="after")
+    def _levels_differ(self) -> "Window":
+        if len(set(self.concurrency)) < len(self.concurrency):
+            raise ValueError("concurrency names a level twice")
+        return self
+
+    def cells(self) -> tuple[tuple[int, int], ...]:
+        """(concurrency, repeat from 1) of every cell, in the order in which they are measured."""
+        repeats = range(1, self.repeats + 1)
+        if self.order == "repeat":
+            return tuple((level, repeat) for repeat in repeats for level in self.concurrency)
+        return tuple((level, repeat) for level in self.concurrency for repeat in repeats)
+
+
+class ThroughputSuite(Frozen):
+    """Throughput against interactivity. prompts: the simple suite whose prompts are sent, their first turns alone.
+
+    The load that suite names has no part in it, nor has its sampling: a null here is the server's default.
+    """
+
+    schema_version: int
+    name: str
+    title: str
+    description: str = ""
+    prompts: str
+    sampling: Sampling
+    window: Window
+
+    @model_validator(mode="after")
+    def _answers_end(self) -> "ThroughputSuite":
+        if self.sampling.max_tokens is None:
+            raise ValueError("sampling needs max_tokens")
+        return self
+
+
 class SuiteFile(Frozen):
     """A suite with the text it was read from: the text and its hash go into the plan."""
 
-    suite: Suite | CompoundSuite
+    suite: Suite | CompoundSuite | ThroughputSuite
     path: Path
     text: str
 
@@ -222,9 +273,10 @@ class SuiteFile(Frozen):
 
     @property
     def simple(self) -> Suite:
-        """The suite, where it is not a compound one; UsageError where it is."""
-        if isinstance(self.suite, CompoundSuite):
-            raise UsageError(f"{self.path}: a compound suite; a cell names a simple one")
+        """The suite, where it is a simple one; UsageError where it is not."""
+        if not isinstance(self.suite, Suite):
+            kind = "compound" if isinstance(self.suite, CompoundSuite) else "throughput"
+            raise UsageError(f"{self.path}: a {kind} suite; a cell names a simple one")
         return self.suite
 
 
@@ -251,7 +303,8 @@ def read(path: Path) -> SuiteFile:
 
 def restored(text: str, path: Path) -> SuiteFile:
     """A suite from its text; `path` anchors the files that it names, and stands in messages."""
-    model: Any = CompoundSuite if "cells" in toml.tables(text, path) else Suite
+    keys = toml.tables(text, path)
+    model: Any = CompoundSuite if "cells" in keys else ThroughputSuite if "window" in keys else Suite
     return SuiteFile(suite=toml.parse(model, text, path), path=path, text=text)
 
 

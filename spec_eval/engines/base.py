@@ -23,6 +23,22 @@ class Reading:
         return replace(self, counters=replace(self.counters, histogram=None, per_step_accepted=None))
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCounter:
+    """A Prometheus family, without `_total`, that counts generated tokens.
+
+    at_end: it moves when an answer ends, by all of its tokens, and not while they come.
+    """
+
+    family: str
+    at_end: bool
+
+
+VLLM_TOKENS = TokenCounter("vllm:generation_tokens", at_end=False)
+SGLANG_TOKENS = TokenCounter("sglang:generation_tokens", at_end=True)
+LLAMACPP_TOKENS = TokenCounter("llamacpp:tokens_predicted", at_end=True)
+
+
 class CounterReader(Protocol):
     """Reads the counters of one answer."""
 
@@ -120,6 +136,10 @@ class Engine(Protocol):
         """Of its Prometheus families, as in "llamacpp:"."""
 
     @property
+    def generated_tokens(self) -> tuple[TokenCounter, ...]:
+        """Counters of generated tokens that its Prometheus text may have; the first that is there is read."""
+
+    @property
     def no_totals(self) -> str | None:
         """Why its Prometheus text holds no totals to compare with; None where it does."""
 
@@ -168,6 +188,7 @@ class Adapter:
     cools_cache: bool = True
     pads_cache_hits: bool = False
     metrics_path: str = "/metrics"
+    generated_tokens: tuple[TokenCounter, ...] = ()
     no_totals: str | None = None
     reserves_answer: bool = True
     launcher: ClassVar[Launcher | None] = None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
+from spec_eval.engines.base import LLAMACPP_TOKENS, Adapter, TokenCounter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.launch import Command, Launch, Launcher
 from spec_eval.records import SpecCounters, is_count
@@ -57,6 +57,7 @@ class LlamaCpp(Adapter):
     name: str = "llamacpp"
     reserves_answer: bool = False
     metrics_prefix: str = "llamacpp:"
+    generated_tokens: tuple[TokenCounter, ...] = (LLAMACPP_TOKENS,)
     remedy: str = (
         "llama.cpp hands its counters over in streamed timings; use a build from b10434 on, started with a drafter"
     )

@@ -6,7 +6,7 @@ What the totals hold is everything that the server did in between, so the figure
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import Adapter, Identity, Reading, table, text_or_none
+from spec_eval.engines.base import LLAMACPP_TOKENS, SGLANG_TOKENS, VLLM_TOKENS, Adapter, TokenCounter, Identity, Reading, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 
 NO_COUNTERS = "server-wide counters only"
@@ -21,6 +21,7 @@ class ServerWide(Adapter):
     cools_cache: bool = False
     reserves_answer: bool = False
     metrics_prefix: str = ""
+    generated_tokens: tuple[TokenCounter, ...] = (VLLM_TOKENS, SGLANG_TOKENS, LLAMACPP_TOKENS)
     remedy: str = (
         "its /metrics must hold vllm:spec_decode_* or llamacpp:spec_decode_* totals: start vLLM with "
         "--speculative-config and without --disable-log-stats, or llama-server with --metrics and a drafter; "

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spec_eval.engines.base import Adapter, Identity, Reading, count_or_none, table, text_or_none
+from spec_eval.engines.base import SGLANG_TOKENS, Adapter, TokenCounter, Identity, Reading, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.launch import COMMON_CAUSES, COMMON_OWNED, Command, Launch, Launcher, program, rendered
 from spec_eval.records import SpecCounters, is_count, padded_histogram
@@ -88,6 +88,7 @@ class Sglang(Adapter):
     name: str = "sglang"
     nominal_drafted: bool = True
     metrics_prefix: str = "sglang:"
+    generated_tokens: tuple[TokenCounter, ...] = (SGLANG_TOKENS,)
     no_totals: str = (
         "SGLang's spec_accept_length and spec_accept_rate are running averages, and it counts no totals in /metrics"
     )

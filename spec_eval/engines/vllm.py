@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spec_eval.engines.base import Adapter, Identity, Reading, answer_or_none, count_or_none, table, text_or_none
+from spec_eval.engines.base import VLLM_TOKENS, Adapter, TokenCounter, Identity, Reading, answer_or_none, count_or_none, table, text_or_none
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.launch import COMMON_CAUSES, COMMON_OWNED, Command, Launch, Launcher, program, rendered
 from spec_eval.records import SpecCounters, is_count, padded_histogram
@@ -82,6 +82,7 @@ class Vllm(Adapter):
     tells_k: bool = True
     pads_cache_hits: bool = True
     metrics_prefix: str = "vllm:"
+    generated_tokens: tuple[TokenCounter, ...] = (VLLM_TOKENS,)
     remedy: str = (
         "start vLLM with --speculative-config and with --per-request-spec-decode-metrics summary (or detailed)"
     )

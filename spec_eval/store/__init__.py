@@ -4,7 +4,7 @@ plan.json is written first, requests.jsonl grows by one flushed line a finished 
 a run is whole when its manifest exists. requests.jsonl is the truth, requests.parquet is derived from it.
 """
 
-from spec_eval.store.folder import RunFolder, new_run_folder
+from spec_eval.store.folder import RunFolder, kind_of, new_run_folder
 from spec_eval.store.lock import RunLock
 from spec_eval.store.manifest import Manifest, Reconciliation, SessionEnd
 from spec_eval.store.plan import Cell, Plan, PromptRef, Target
@@ -24,6 +24,7 @@ __all__ = [
     "RunLock",
     "SessionEnd",
     "Target",
+    "kind_of",
     "new_run_folder",
     "read_records",
 ]

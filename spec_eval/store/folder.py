@@ -33,15 +33,9 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """An existing run; UsageError where there is none."""
-        try:
-            there = (path / "plan.json").is_file()
-        except OSError:  # a name that no file can have
-            there = False
-        if not there:
-            raise UsageError(
-                f"{path}: no run folder (no plan.json in it); give the folder that `spec-eval run` printed"
-            )
+        """An existing run of requests; UsageError where there is none, or one of windows."""
+        if kind_of(path) is not None:
+            raise UsageError(f"{path}: a throughput run; `report` and `plot` read it, without others of requests")
         return cls(path)
 
     @property
@@ -56,20 +50,20 @@ class RunFolder:
 
     def write_plan(self, plan: Plan) -> None:
         """Before anything else."""
-        self._write("plan.json", plan.model_dump(mode="json"))
+        write_model(self.path / "plan.json", plan)
 
     def plan(self) -> Plan:
         """As written."""
-        return self._read("plan.json", Plan)
+        return read_model(self.path / "plan.json", Plan)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """After everything else: parquet first, so that a whole run has it."""
         write_parquet(self.records().records, self.path / "requests.parquet")
-        self._write("manifest.json", manifest.model_dump(mode="json"))
+        write_model(self.path / "manifest.json", manifest)
 
     def manifest(self) -> Manifest | None:
         """Null while the run is not whole."""
-        return self._read("manifest.json", Manifest) if self.is_whole else None
+        return read_model(self.path / "manifest.json", Manifest) if self.is_whole else None
 
     def log(self) -> RequestLog:
         """For appending."""
@@ -150,7 +144,7 @@ class RunFolder:
         try:
             return tuple(SessionEnd.model_validate(line) for line in ends)
         except ValidationError as error:
-            raise _damaged(self.path / "sessions.jsonl", error) from error
+            raise damaged(self.path / "sessions.jsonl", error) from error
 
     def sessions_started(self) -> int:
         """Including those that were killed."""
@@ -170,34 +164,52 @@ class RunFolder:
         with path.open("a", encoding="utf-8") as stream:
             stream.write(("\n" if torn else "") + json.dumps(line) + "\n")
 
-    def _write(self, name: str, content: dict[str, Any]) -> None:
-        """Whole or not at all: a reader never sees half a file."""
-        partial = self.path / f"{name}.partial"
-        with partial.open("w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=2, allow_nan=False)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(self.path / name)
 
-    def _read(self, name: str, model: type[S]) -> S:
-        path = self.path / name
-        try:
-            content = jsontext.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: {error}; the file is damaged") from error
-        version = content.get("schema_version") if isinstance(content, dict) else None
-        if version != 1:
-            raise UsageError(
-                f"{path}: schema version {version!r}, this spec-eval reads 1; use the version that wrote it"
-            )
-        try:
-            return model.model_validate(content)
-        except ValidationError as error:
-            raise _damaged(path, error) from error
+def kind_of(path: Path) -> str | None:
+    """Of the run in the folder `path`: "throughput", or null for one of requests; UsageError where there is none."""
+    try:
+        there = (path / "plan.json").is_file()
+    except OSError:  # a name that no file can have
+        there = False
+    if not there:
+        raise UsageError(f"{path}: no run folder (no plan.json in it); give the folder that `spec-eval run` printed")
+    kind = _content(path / "plan.json").get("kind")
+    return None if kind is None else str(kind)
 
 
-def _damaged(path: Path, error: ValidationError) -> UsageError:
+def write_model(path: Path, model: Stored) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        json.dump(model.model_dump(mode="json"), stream, indent=2, allow_nan=False)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def read_model(path: Path, model: type[S]) -> S:
+    """UsageError where the file is damaged, or of another schema version."""
+    content = _content(path)
+    version = content.get("schema_version")
+    if version != 1:
+        raise UsageError(f"{path}: schema version {version!r}, this spec-eval reads 1; use the version that wrote it")
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise damaged(path, error) from error
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = jsontext.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}; the file is damaged") from error
+    return content if isinstance(content, dict) else {}
+
+
+def damaged(path: Path, error: ValidationError) -> UsageError:
+    """What the file lacks, in one line."""
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     return UsageError(f"{path}: {place}: {first['msg']}; the file is damaged")

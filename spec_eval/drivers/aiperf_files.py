@@ -1,0 +1,203 @@
+"""What AIPerf 0.13 leaves of one cell: its figures, what became of the requests, and what the server counted."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from spec_eval import jsontext
+from spec_eval.drivers.aiperf import VERSION, Ended
+from spec_eval.engines.base import TokenCounter
+from spec_eval.store import windows
+from spec_eval.store.windows import Dropped, Outcome, Requests, ServerWindow
+
+SUMMARY, MANIFEST, SCRAPES, LOG = (
+    "profile_export_aiperf.json",
+    "phase_manifest.json",
+    "server_metrics_export.jsonl",
+    "logs/aiperf.log",
+)
+X, Y = "output_token_throughput_per_user", "output_token_throughput"
+# Kept in our store, each whole as parsed; the rest stays in AIPerf's own file.
+KEPT = (
+    *(X, Y, "request_throughput", "request_latency", "time_to_first_token", "inter_token_latency"),
+    *("output_sequence_length", "input_sequence_length", "request_count", "total_osl", "benchmark_duration"),
+    "effective_concurrency",
+)
+# `completed` counts answers and errors alike; thousands are parted by commas.
+_COMPLETE = re.compile(r"Phase profiling \(profiling\) complete \| completed=([\d,]+), cancelled=([\d,]+), errors=([\d,]+)")
+_SENT = re.compile(r"Phase profiling \(profiling\) sending complete \| sent=([\d,]+)")
+_ERROR = re.compile(r" - (?:ERROR|CRITICAL) - (.*)")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """As the files say. start_ns, end_ns: of the window; null where AIPerf came to no end."""
+
+    outcome: Outcome
+    detail: str | None
+    version: str | None
+    start_ns: int | None
+    end_ns: int | None
+    native: dict[str, dict[str, Any]]
+    requests: Requests
+    server_window: ServerWindow
+    dropped: Dropped | None
+
+
+def read(folder: Path, ended: Ended, counters: Sequence[TokenCounter], *, any_version: bool) -> Cell:
+    """Of a cell that ended. counters: families that the server counts generated tokens in."""
+    summary = _object(folder / SUMMARY)
+    log = _text(folder / LOG)
+    requests = _requests(log)
+    version = summary.get("aiperf_version")
+    version = version if isinstance(version, str) else None
+    native = {name: summary[name] for name in KEPT if isinstance(summary.get(name), dict)}
+    outcome, detail = _outcome(ended, summary, native, requests, log, any_version=any_version)
+    phase = _window(folder / MANIFEST)
+    start, end = phase or (None, None)
+    counted = _server_window(folder / SCRAPES, phase, counters)
+    figure = native.get(Y, {}).get("avg") if outcome == windows.OK else None
+    return Cell(
+        outcome=outcome,
+        detail=detail,
+        version=version,
+        start_ns=start,
+        end_ns=end,
+        native=native if outcome == windows.OK else {},
+        requests=requests,
+        server_window=counted,
+        dropped=_dropped(requests, counted, figure),
+    )
+
+
+def _outcome(
+    ended: Ended,
+    summary: dict[str, Any],
+    native: dict[str, dict[str, Any]],
+    requests: Requests,
+    log: str,
+    *,
+    any_version: bool,
+) -> tuple[Outcome, str | None]:
+    if ended.timed_out:
+        return windows.TIMED_OUT, f"not at its end after {ended.limit_s:g} s"
+    if ended.code < 0:
+        return windows.KILLED, f"by signal {-ended.code}"
+    version = summary.get("aiperf_version")
+    if isinstance(version, str) and not f"{version}.".startswith(f"{VERSION}.") and not any_version:
+        return windows.OTHER_VERSION, f"AIPerf {version}, whose files are not read"
+    if summary.get("was_cancelled") or summary.get("is_complete") is False:
+        return windows.KILLED, "AIPerf says that it was cut short"
+    if ended.code == 0 and all(_is_number(native.get(name, {}).get("avg")) for name in (X, Y)):
+        return windows.OK, None
+    if requests.completed == 0:
+        if requests.failed:
+            return windows.ALL_FAILED, f"{requests.failed} requests"
+        return windows.ZERO, f"{requests.dropped or 0} requests were cut off by the end of the window"
+    errors = _ERROR.findall(log)
+    said = f"{errors[-1][:200]}; " if errors else ""
+    return windows.FAILED, f"{said}exit code {ended.code}"
+
+
+def _requests(log: str) -> Requests:
+    """Only the log tells what was sent and what was dropped."""
+    done, sent = _COMPLETE.search(log), _SENT.search(log)
+    if done is None:
+        return Requests(dispatched=_whole(sent[1]) if sent else None)
+    finished, cancelled, errors = map(_whole, done.groups())
+    dispatched = _whole(sent[1]) if sent else finished + cancelled
+    return Requests(dispatched=dispatched, completed=finished - errors, failed=errors, dropped=cancelled)
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _window(path: Path) -> tuple[int, int] | None:
+    phases = _object(path).get("phases")
+    for phase in phases if isinstance(phases, list) else ():
+        if isinstance(phase, dict) and phase.get("phase_kind") == "profiling":
+            start, end = phase.get("start_ns"), phase.get("end_ns")
+            if isinstance(start, int) and isinstance(end, int) and start < end:
+                return start, end
+    return None
+
+
+def _server_window(path: Path, phase: tuple[int, int] | None, counters: Sequence[TokenCounter]) -> ServerWindow:
+    if phase is None:
+        return ServerWindow(reason="AIPerf noted no window")
+    if not counters:
+        return ServerWindow(reason="this engine counts no generated tokens")
+    readings = sorted((at, found) for at, found in _readings(path, counters) if phase[0] <= at <= phase[1])
+    if not readings:
+        return ServerWindow(reason="no reading of the server's counters inside the window")
+    counter = next((one for one in counters if all(one.family in found for _, found in readings)), None)
+    if counter is None:
+        return ServerWindow(reason=f"the server shows no {' or '.join(one.family for one in counters)}")
+    about = ServerWindow(counter=counter.family, at_end=counter.at_end)
+    values = [(at, found[counter.family]) for at, found in readings]
+    (first_ns, first), (last_ns, last) = values[0], values[-1]
+    if first_ns == last_ns:
+        return about.model_copy(update={"reason": "a single reading of the server's counters inside the window"})
+    if any(after < before for (_, before), (_, after) in pairwise(values)):
+        return about.model_copy(update={"reason": "a counter went down: the server was started anew"})
+    seconds = (last_ns - first_ns) / 1e9
+    return about.model_copy(
+        update={"tokens_per_second": (last - first) / seconds, "tokens": last - first, "seconds": seconds}
+    )
+
+
+def _readings(path: Path, counters: Sequence[TokenCounter]) -> Iterator[tuple[int, dict[str, float]]]:
+    """(time, counter → sum over its series) of every whole line."""
+    if not path.is_file():
+        return
+    with path.open("rb") as stream:
+        for line in stream:
+            try:
+                row = jsontext.loads(line)
+                at, metrics = row["timestamp_ns"], row["metrics"]
+                there = [one.family for one in counters if one.family in metrics]
+                found = {name: float(sum(series["value"] for series in metrics[name])) for name in there}
+            except (ValueError, KeyError, TypeError):
+                continue
+            if isinstance(at, int):
+                yield at, found
+
+
+def _dropped(requests: Requests, counted: ServerWindow, native: object) -> Dropped | None:
+    """Of the tokens where the server counts them as they come, else of the requests.
+
+    tokens: 1 - AIPerf's throughput / the server's, both over the window. Where the server's is the smaller one, which
+    the edges of a short window may do, tokens tell nothing.
+    """
+    if requests.dropped is None or not requests.dispatched:
+        return None
+    if requests.dropped == 0:
+        return Dropped(share=0.0, basis="requests")
+    rate = counted.tokens_per_second
+    if rate and not counted.at_end and isinstance(native, int | float) and rate > native:
+        return Dropped(share=1 - native / rate, basis="tokens")
+    return Dropped(share=requests.dropped / requests.dispatched, basis="requests")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Empty where there is none, or half of one."""
+    try:
+        found = jsontext.loads(path.read_bytes()) if path.is_file() else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    except OSError:
+        return ""

@@ -1,0 +1,336 @@
+"""Run folders of throughput suites: plan.json first, one line of cells.jsonl a finished cell, manifest.json last.
+
+AIPerf's own files of a cell lie in a folder below, as AIPerf left them. What is kept of them here are its figures as
+it printed them, and what they are read with: what was dropped, what the server counted, how many drafts it accepted.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from spec_eval import jsontext
+from spec_eval.errors import UsageError
+from spec_eval.store.folder import damaged, read_model, write_model, write_text
+from spec_eval.store.plan import Member, PromptRef, Stored, Target
+from spec_eval.suite import Sampling, Window
+
+T = TypeVar("T", bound=Stored)
+SCHEMA_VERSION: Final = 1
+KIND: Final = "throughput"
+# By name. Only "ok" has figures; every other one is a hole in the curve, and never a zero.
+OK, ZERO, ALL_FAILED, FAILED = "ok", "zero completions", "all failed", "AIPerf failed"
+MISSING, OTHER_VERSION, TIMED_OUT, KILLED = "AIPerf missing", "another AIPerf", "timed out", "killed"
+Outcome = Literal[
+    "ok",
+    "zero completions",
+    "all failed",
+    "AIPerf failed",
+    "AIPerf missing",
+    "another AIPerf",
+    "timed out",
+    "killed",
+]
+
+
+class Tool(Stored):
+    """The AIPerf that is used. found: by the option, the variable, in this environment or on the path."""
+
+    path: str
+    version: str
+    found: str
+
+
+class WindowPlan(Stored):
+    """plan.json of a throughput run.
+
+    model: as it is asked for. dataset, title: of the prompts. member: the suite that the prompts come from.
+    tokenizer: the one that was named; null where a stand-in is given to AIPerf, which loads it and counts nothing
+    with it. synthetic: why the figures are not real, or null.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["throughput"] = KIND
+    run_id: str
+    synthetic: str | None = None
+    created: str
+    spec_eval_version: str
+    spec_eval_commit: str | None = None
+    command: tuple[str, ...]
+    suite_name: str
+    suite_text: str
+    suite_sha256: str
+    member: Member
+    member_name: str
+    dataset: str
+    title: str
+    overrides: dict[str, Any]
+    target: Target
+    sampling: Sampling
+    window: Window
+    prompts: PromptRef
+    seed: int | None
+    aiperf: Tool
+    tokenizer: str | None = None
+    data_dir: str | None = None
+    api_key_env: str | None = None
+    trust_remote_code: bool = False
+
+    @property
+    def slots(self) -> int:
+        """Requests at a time, at the highest level."""
+        return max(self.window.concurrency)
+
+
+class Requests(Stored):
+    """Of the window alone. dispatched = completed + failed + dropped; null is "not known".
+
+    dropped: cut off by the end of the window, and in none of AIPerf's figures.
+    """
+
+    dispatched: int | None = None
+    completed: int | None = None
+    failed: int | None = None
+    dropped: int | None = None
+
+
+class Dropped(Stored):
+    """Share of the window's work that its end dropped. basis: what it is a share of."""
+
+    share: float
+    basis: Literal["tokens", "requests"]
+
+
+class ServerWindow(Stored):
+    """What the server counted: generated tokens between the first and the last reading inside the window.
+
+    tokens_per_second: their ratio, null with a reason. counter: name of the family. seconds: between the readings.
+    at_end: the counter moves when an answer ends, so that what the window dropped is not in it either.
+    """
+
+    tokens_per_second: float | None = None
+    reason: str | None = None
+    counter: str | None = None
+    at_end: bool = False
+    tokens: float | None = None
+    seconds: float | None = None
+
+
+class Drafts(Stored):
+    """Counters of the answers that the window completed, summed; by category too.
+
+    A window favours short answers, so this is no acceptance length of the suite. requests: with usable counters.
+    answers: completed ones. prompts: distinct ones among them. unknown_prompts: records of a prompt that was not sent.
+    drafted, histogram: null where any request does not know them. no_counters: requests without, by reason.
+    """
+
+    answers: int
+    requests: int
+    prompts: int
+    unknown_prompts: int = 0
+    steps: int
+    accepted: int
+    drafted: int | None
+    histogram: tuple[int, ...] | None
+    no_counters: dict[str, int] = Field(default_factory=dict)
+    by_category: dict[str, "Sums"] = Field(default_factory=dict)
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """1 + ΣA / ΣS, of the window."""
+        return 1 + self.accepted / self.steps if self.steps else None
+
+
+class Sums(Stored):
+    """Of one category."""
+
+    requests: int
+    steps: int
+    accepted: int
+
+
+class WindowCell(Stored):
+    """One line of cells.jsonl: one level of concurrency, one repeat.
+
+    folder: of AIPerf's files, seen from the run folder. detail: what went wrong, or null. native: AIPerf's own
+    metrics, as parsed: {name: {"unit": …, "avg": …}}. command: as it was run. start_ns, end_ns: of the window.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    concurrency: int
+    repeat: int
+    outcome: Outcome
+    detail: str | None = None
+    folder: str
+    command: tuple[str, ...]
+    started: str
+    ended: str
+    seconds: float
+    exit_code: int | None = None
+    aiperf_version: str | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    native: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    requests: Requests = Requests()
+    dropped: Dropped | None = None
+    server_window: ServerWindow = ServerWindow()
+    drafts: Drafts | None = None
+    drafts_reason: str | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What is measured once."""
+        return self.concurrency, self.repeat
+
+    @property
+    def name(self) -> str:
+        """As its folder is called."""
+        return cell_name(self.concurrency, self.repeat)
+
+    def average(self, metric: str) -> float | None:
+        """AIPerf's own mean; null where the cell has none."""
+        value = self.native.get(metric, {}).get("avg") if self.outcome == OK else None
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+class WindowSession(Stored):
+    """One stretch of measuring, with what the server said of itself."""
+
+    started: str
+    server: dict[str, Any]
+
+
+class WindowManifest(Stored):
+    """manifest.json of a throughput run: every planned cell was tried."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str
+    started: str
+    ended: str
+    server: dict[str, Any]
+    sessions: tuple[WindowSession, ...]
+    packages: dict[str, str]
+    platform: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def cell_name(concurrency: int, repeat: int) -> str:
+    """As c4-r1."""
+    return f"c{concurrency}-r{repeat}"
+
+
+class WindowFolder:
+    """The folder of one throughput run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def server_log(self) -> Path:
+        """Output of a server that we started."""
+        return self.path / "server.log"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every planned cell was tried."""
+        return (self.path / "manifest.json").is_file()
+
+    def write_plan(self, plan: WindowPlan) -> None:
+        """Before anything else."""
+        write_model(self.path / "plan.json", plan)
+
+    def plan(self) -> WindowPlan:
+        """As written."""
+        return read_model(self.path / "plan.json", WindowPlan)
+
+    def write_manifest(self, manifest: WindowManifest) -> None:
+        """After everything else."""
+        write_model(self.path / "manifest.json", manifest)
+
+    def manifest(self) -> WindowManifest | None:
+        """Null while the run is not whole."""
+        return read_model(self.path / "manifest.json", WindowManifest) if self.is_whole else None
+
+    def start_session(self, session: WindowSession) -> None:
+        """The run is not whole again until it ends."""
+        (self.path / "manifest.json").unlink(missing_ok=True)
+        _append(self.path / "sessions.jsonl", session)
+
+    def sessions(self) -> tuple[WindowSession, ...]:
+        """In order; a line that a kill tore is left out."""
+        return tuple(_lines(self.path / "sessions.jsonl", WindowSession))
+
+    def append(self, cell: WindowCell) -> None:
+        """One line, on the disk before this returns."""
+        _append(self.path / "cells.jsonl", cell)
+
+    def cells(self) -> dict[tuple[int, int], WindowCell]:
+        """The line that counts of every cell that was tried: the first that is ok, else the last."""
+        kept: dict[tuple[int, int], WindowCell] = {}
+        for cell in _lines(self.path / "cells.jsonl", WindowCell):
+            held = kept.get(cell.key)
+            if held is None or held.outcome != OK:
+                kept[cell.key] = cell
+        return kept
+
+    def fresh(self, concurrency: int, repeat: int) -> Path:
+        """A folder for AIPerf's files that is not there yet; one of an attempt before stays as it is."""
+        parent = self.path / "cells"
+        parent.mkdir(exist_ok=True)
+        name = cell_name(concurrency, repeat)
+        tries = [parent / name, *(parent / f"{name}.{n}" for n in range(2, 1000))]
+        return next(path for path in tries if not path.exists())
+
+    def write_prompts(self, repeat: int, lines: Sequence[dict[str, Any]]) -> Path:
+        """AIPerf's input of one repeat."""
+        folder = self.path / "prompts"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"r{repeat}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="ascii")
+        return path
+
+    def write_report(self, text: str) -> None:
+        """report.md: a convenience, made anew by every run and resume."""
+        write_text(self.path / "report.md", text)
+
+    def discard_unused(self) -> None:
+        """Remove the folder of a run that never started a cell."""
+        names = {path.name for path in self.path.iterdir()}
+        if names <= {"plan.json", "run.lock"}:
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
+            self.path.rmdir()
+
+
+def _append(path: Path, line: Stored) -> None:
+    torn = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(("\n" if torn else "") + json.dumps(line.model_dump(mode="json"), allow_nan=False) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _lines(path: Path, model: type[T]) -> list[T]:
+    """Whole lines; the one that a kill tore is left out, UsageError names any other that cannot be read."""
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n") if path.is_file() else [], 1):
+        if not line.strip():
+            continue
+        try:
+            content = jsontext.loads(line)
+        except ValueError:
+            continue  # torn by a kill: that cell is measured again
+        version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else None
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{path}: line {number} has schema version {version!r}, this spec-eval reads {SCHEMA_VERSION}; "
+                "use the version that wrote it"
+            )
+        try:
+            found.append(model.model_validate(content))
+        except ValidationError as error:
+            raise damaged(path, error) from error
+    return found
