@@ -62,8 +62,15 @@ def report(
 ) -> None:
     """Figures of run folders: acceptance length, rate, positions, and what became of every request."""
     from spec_eval import tables
+    from spec_eval.cli import windows
     from spec_eval.store import RunFolder
 
+    if windows.all_throughput(runs):
+        options = {"--by": by, "--style": style, "--hardware": hardware}
+        if given := [name for name, value in options.items() if value is not None]:
+            raise UsageError(f"{', '.join(given)}: for runs of requests, and these are throughput runs; drop it")
+        windows.report(runs, None if form is None else form.value, output, partial=partial)
+        return
     if form in (Format.JSON, Format.CSV):
         if style is not None:
             raise UsageError(f"--style {style.value} is for Markdown, not for --format {form.value}; drop one of them")
@@ -75,9 +82,9 @@ def report(
     folders = [RunFolder.open(path) for path in runs]
     reports = [tables.build(folder, by.value if by and card is None else None) for folder in folders]
     if card is not None:
-        _put(_card(card, folders, reports, by, hardware), output)
-    elif form is not None or output is not None or style is not None or hardware is not None or not _on_terminal():
-        _put(_rendered(form or Format.MD, reports, hardware), output)
+        put(_card(card, folders, reports, by, hardware), output)
+    elif form is not None or output is not None or style is not None or hardware is not None or not on_terminal():
+        put(_rendered(form or Format.MD, reports, hardware), output)
     else:
         from spec_eval.render import console
 
@@ -140,13 +147,15 @@ def _rendered(form: Format, reports: list["RunReport"], hardware: str | None) ->
     return markdown.render(reports, hardware)
 
 
-def _on_terminal() -> bool:
+def on_terminal() -> bool:
+    """Whether standard output is one."""
     import sys
 
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def _put(text: str, output: Path | None) -> None:
+def put(text: str, output: Path | None) -> None:
+    """On standard output, or into a file."""
     if output is None:
         say(text, end="")
         return

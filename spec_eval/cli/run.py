@@ -12,7 +12,7 @@ from spec_eval.errors import UsageError
 from spec_eval.records import MOST_DRAFTS
 
 if TYPE_CHECKING:
-    from spec_eval.run import Finished, RunOptions
+    from spec_eval.run import Finished, RunOptions, windows
     from spec_eval.store import RunFolder
     from spec_eval.tables import RunReport
 
@@ -93,6 +93,19 @@ def run(
     top_p: Annotated[float | None, typer.Option(help="of sampling, above 0 and up to 1")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="limit of each answer")] = None,
     thinking: Annotated[str | None, typer.Option(help="on or off; the server's default where not given")] = None,
+    duration: Annotated[
+        float | None, typer.Option(min=0.001, help="seconds of a throughput suite's window")
+    ] = None,
+    warmup: Annotated[float | None, typer.Option(min=0.0, help="seconds before that window")] = None,
+    aiperf: Annotated[
+        Path | None, typer.Option(help="AIPerf's executable, for throughput suites; else SPEC_EVAL_AIPERF, or PATH")
+    ] = None,
+    any_aiperf: Annotated[
+        bool, typer.Option("--any-aiperf", help="take an AIPerf of another version than the known one")
+    ] = False,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="folder or hub name for AIPerf; a stand-in if not given: the server counts")
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="folder with the data sets' files, instead of the hub")] = None,
     out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
@@ -108,12 +121,17 @@ def run(
     """Drive a suite against a server and keep every counter. Prints the run folder; the table goes to stderr."""
     from spec_eval import run as running
     from spec_eval.render.progress import Progress
+    from spec_eval.run import window_planning, windows
+    from spec_eval.store import kind_of
 
     if resume is not None:
         if suite is not None:
             raise UsageError(f"{suite}: a resumed run keeps the suite of its plan; drop it or start a new run")
         why = "a resumed run keeps the settings of its plan; drop them or start a new run"
         _refuse_beside(context, {"--resume", "--base-url"}, why)
+        if kind_of(resume) is not None:
+            _finish_windows(windows.resume(resume, Progress(), base_url=base_url))
+            return
         _finish(running.resume(resume, Progress(), base_url=base_url))
         return
     if matrix is not None:
@@ -151,11 +169,24 @@ def run(
         max_failures=share(max_failures, "--max-failures"),
         trust_remote_code=trust_remote_code,
         api_key_env=api_key_env,
+        duration=duration,
+        warmup=warmup,
+        aiperf=aiperf,
+        any_aiperf=any_aiperf,
+        tokenizer=tokenizer,
         command=command_line(context),
     )
     if matrix is not None:
+        window_planning.refuse_beside_requests(options)
         _drive_matrix(matrix, options, dry_run=dry_run)
         return
+    if window_planning.is_throughput(options.suite):
+        if dry_run:
+            say(window_planning.dry_run(options))
+            return
+        _finish_windows(windows.start(options, Progress()))
+        return
+    window_planning.refuse_beside_requests(options)
     if dry_run:
         say(running.dry_run(options))
         return
@@ -169,6 +200,24 @@ def _finish(finished: "Finished") -> None:
             say(str(finished.folder.path))
     finally:
         write_report(finished.folder)
+    if finished.shortfall is not None:
+        raise finished.shortfall
+
+
+def _finish_windows(finished: "windows.Finished") -> None:
+    """The same for a throughput run."""
+    from spec_eval import curves
+    from spec_eval.render import console, throughput
+
+    folder = finished.folder
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            say(str(folder.path))
+    finally:
+        found = curves.read([folder])
+        folder.write_report(throughput.markdown(found))
+        with contextlib.suppress(OSError, SystemExit):
+            throughput.show(found, console.make(stderr=True))
     if finished.shortfall is not None:
         raise finished.shortfall
 

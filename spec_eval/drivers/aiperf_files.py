@@ -131,14 +131,14 @@ def _server_window(path: Path, phase: tuple[int, int] | None, counters: Sequence
         return ServerWindow(reason="AIPerf noted no window")
     if not counters:
         return ServerWindow(reason="this engine counts no generated tokens")
-    readings = sorted((at, found) for at, found in _readings(path, counters) if phase[0] <= at <= phase[1])
+    readings = [(at, found) for at, found in _readings(path, counters) if phase[0] <= at <= phase[1]]
     if not readings:
         return ServerWindow(reason="no reading of the server's counters inside the window")
     counter = next((one for one in counters if all(one.family in found for _, found in readings)), None)
     if counter is None:
         return ServerWindow(reason=f"the server shows no {' or '.join(one.family for one in counters)}")
     about = ServerWindow(counter=counter.family, at_end=counter.at_end)
-    values = [(at, found[counter.family]) for at, found in readings]
+    values = sorted((at, found[counter.family]) for at, found in readings)
     (first_ns, first), (last_ns, last) = values[0], values[-1]
     if first_ns == last_ns:
         return about.model_copy(update={"reason": "a single reading of the server's counters inside the window"})

@@ -40,11 +40,11 @@ def show(reports: Sequence[RunReport], console: Console) -> None:
             )
 
 
-def table(columns: list[str], rows: list[list[str]]) -> Table:
-    """Label to the left, numbers to the right."""
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Labels to the left, numbers to the right."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        shown.add_column(column, justify="left" if column in ("", "requests") else "right", overflow="fold")
+        shown.add_column(column, justify="left" if column in ("", "requests", "arm") else "right", overflow="fold")
     for row in rows:
         shown.add_row(*(Text("".join(c for c in cell if c.isprintable())) for cell in row))
     return shown

@@ -10,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from spec_eval.records import RequestRecord, breach
+from spec_eval.render.throughput import cell_line
+from spec_eval.store.windows import WindowCell
 
 _PLAIN_EVERY_S = 10.0
 
@@ -56,6 +58,30 @@ class Progress:
         tally.tokens = 0  # the rate is of this session
         show = self._bar if self.console.is_terminal else self._lines
         with show(total, tally) as update:
+            yield update
+
+    @contextlib.contextmanager
+    def windows(self, total: int, done: int, each_s: float) -> Iterator[Callable[[WindowCell], None]]:
+        """Gives what to call with each finished cell: one line for it, and on a terminal a bar below.
+
+        each_s: how long a cell takes, until some have shown it.
+        """
+        took: list[float] = []
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("cells, {task.fields[left]}"))
+        bar = Bar(*columns, console=self.console, disable=not self.console.is_terminal)
+
+        def left() -> str:
+            seconds = (total - done - len(took)) * (sum(took) / len(took) if took else each_s)
+            return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+        with bar:
+            task = bar.add_task("", total=total, completed=done, left=left())
+
+            def update(cell: WindowCell) -> None:
+                took.append(cell.seconds)
+                self.note(f"{done + len(took)}/{total} {cell_line(cell)}, {left()}")
+                bar.update(task, completed=done + len(took), left=left())
+
             yield update
 
     @contextlib.contextmanager

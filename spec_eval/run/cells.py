@@ -74,7 +74,7 @@ def _wanted(file: SuiteFile, given: Sampling) -> Iterator[_Wanted]:
         for spec in file.suite.cells:
             yield _of_card(file.suite, spec, suite.find(spec.suite, file.path.parent), given)
         return
-    simple = file.suite
+    simple = file.simple
     yield _Wanted(
         id=simple.name,
         file=file,
@@ -132,7 +132,7 @@ def _cell(
     wanted: _Wanted, whole: PromptSet, chosen: PromptSet, level: int, options: RunOptions, *, suffix: bool
 ) -> Cell:
     simple = wanted.file.simple
-    name, title = _named(simple, wanted, standin=whole.standin)
+    name, title = named(simple, wanted.title, in_table=wanted.table is not None, standin=whole.standin)
     cell_id = f"{STANDIN}-{wanted.id}" if whole.standin and wanted.table else (name if not wanted.table else wanted.id)
     return Cell(
         cell_id=f"{cell_id}-c{level}" if suffix else cell_id,
@@ -145,24 +145,29 @@ def _cell(
         sampling=wanted.sampling,
         concurrency=level,
         repeats=options.repeats or wanted.load.repeats,
-        prompts=PromptRef(
-            source=chosen.source,
-            revision=chosen.revision,
-            files=chosen.files,
-            sha256=chosen.sha256,
-            rows=whole.rows,
-            units=tuple((entry.prompt_id, entry.category, entry.turns) for entry in chosen.entries),
-            duplicates=chosen.duplicates,
-            notes=chosen.notes,
-            standin=whole.standin,
-            preparation=whole.preparation,
-        ),
+        prompts=reference(whole, chosen),
     )
 
 
-def _named(simple: Suite, wanted: _Wanted, *, standin: bool) -> tuple[str, str]:
+def reference(whole: PromptSet, chosen: PromptSet) -> PromptRef:
+    """What a plan keeps of its prompts."""
+    return PromptRef(
+        source=chosen.source,
+        revision=chosen.revision,
+        files=chosen.files,
+        sha256=chosen.sha256,
+        rows=whole.rows,
+        units=tuple((entry.prompt_id, entry.category, entry.turns) for entry in chosen.entries),
+        duplicates=chosen.duplicates,
+        notes=chosen.notes,
+        standin=whole.standin,
+        preparation=whole.preparation,
+    )
+
+
+def named(simple: Suite, title: str, *, in_table: bool, standin: bool) -> tuple[str, str]:
     """(data set, title); made-up rows carry neither the real set's name nor its title."""
     if not standin:
-        return simple.name, wanted.title
+        return simple.name, title
     alias = f"{STANDIN}-{simple.data.standin or 'rows'}"
-    return alias, wanted.title if wanted.table else f"{STANDIN} {simple.data.standin or 'rows'}"
+    return alias, title if in_table else f"{STANDIN} {simple.data.standin or 'rows'}"

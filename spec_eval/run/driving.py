@@ -107,7 +107,7 @@ def _drive(folder: RunFolder, prepared: Prepared, progress: Progress) -> Finishe
 def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrupted: Interrupted) -> Finished:
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
-    with serving.serve(folder, plan, progress.note) as server:
+    with serving.serve(folder.server_log, plan, progress.note) as server:
         # A server of ours has one model, under whatever name was right for its file.
         wanted = plan.target.model if plan.target.recipe is None else None
         found = probe(

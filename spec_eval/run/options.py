@@ -37,6 +37,11 @@ class RunOptions:
     reasoning_in_history: bool = False
     trust_remote_code: bool = False
     api_key_env: str | None = None
+    duration: float | None = None
+    warmup: float | None = None
+    aiperf: Path | None = None
+    any_aiperf: bool = False
+    tokenizer: str | None = None
     command: tuple[str, ...] = ()
 
     def overrides(self) -> dict[str, Any]:
@@ -49,6 +54,8 @@ class RunOptions:
             "top_p": self.top_p,
             "max_tokens": self.max_tokens,
             "thinking": self.thinking,
+            "duration": self.duration,
+            "warmup": self.warmup,
             "first_turn_only": self.first_turn_only or None,
             "reasoning_in_history": self.reasoning_in_history or None,
         }

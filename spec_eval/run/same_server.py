@@ -10,6 +10,7 @@ from spec_eval.doctor import Probe
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.run import serving
 from spec_eval.store import Plan
+from spec_eval.store.windows import WindowPlan
 
 _MUST_MATCH = ("model", "k")
 
@@ -28,7 +29,7 @@ def facts(server: serving.Server, found: Probe) -> dict[str, Any]:
     }
 
 
-def refuse_other_stamp(plan: Plan, found: Probe, where: str) -> None:
+def refuse_other_stamp(plan: Plan | WindowPlan, found: Probe, where: str) -> None:
     """UsageError where the server is not the real one, or not the emulator, that the plan was made for.
 
     Real answers and played ones, or those of two emulators, never go into one run. A server that we start is no

@@ -4,6 +4,8 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
 
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint, key_from_environment
@@ -13,10 +15,30 @@ from spec_eval.serve import Choice, serve_embedded, serve_process
 from spec_eval.serve.choosing import EMBEDDED_ENGINE
 from spec_eval.serve.embedded import find_model, with_model
 from spec_eval.serve.process import free_port
-from spec_eval.store import Plan, RunFolder
+from spec_eval.store import Target
 
 SETTLE_S = 5.0
 _BETWEEN_READINGS_S = 0.2
+
+
+class Planned(Protocol):
+    """What a plan of either kind says of its server. slots: requests at a time, at most."""
+
+    @property
+    def target(self) -> Target:
+        """What is measured."""
+
+    @property
+    def api_key_env(self) -> str | None:
+        """Variable with the key."""
+
+    @property
+    def trust_remote_code(self) -> bool:
+        """Of a served model."""
+
+    @property
+    def slots(self) -> int:
+        """For a server that spec-eval starts."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +50,7 @@ class Server:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-def stamp(plan: Plan) -> str | None:
+def stamp(plan: Planned) -> str | None:
     """What an emulated server that runs already says of itself; null of a real one, and of one that we start."""
     if plan.target.recipe is not None:
         return None
@@ -36,10 +58,10 @@ def stamp(plan: Plan) -> str | None:
 
 
 @contextlib.contextmanager
-def serve(folder: RunFolder, plan: Plan, say: Callable[[str], None]) -> Iterator[Server]:
+def serve(log: Path, plan: Planned, say: Callable[[str], None]) -> Iterator[Server]:
     """The server of the plan: one that runs already, or the recipe's, started for as long as the block lasts.
 
-    `say` gets lines for a person while it starts.
+    log: gets the output of one that is started. `say` gets lines for a person while it starts.
     """
     if plan.target.recipe is None:
         yield Server(Endpoint.at(str(plan.target.base_url), key_from_environment(plan.api_key_env)), None)
@@ -48,27 +70,27 @@ def serve(folder: RunFolder, plan: Plan, say: Callable[[str], None]) -> Iterator
     for note in choice.notes:
         say(note)
     if choice.engine.name == EMBEDDED_ENGINE:
-        with _embedded(folder, plan, choice) as server:
+        with _embedded(log, plan, choice) as server:
             yield server
         return
     launch = replace(choice.launch, port=free_port())
-    with serve_process(launch, choice.launcher, choice.hardware, log=folder.server_log, say=say) as process:
+    with serve_process(launch, choice.launcher, choice.hardware, log=log, say=say) as process:
         command = choice.launcher.command(launch)
         yield Server(Endpoint.at(process.root), None, {"command": command.shell(), "program": process.program})
 
 
 @contextlib.contextmanager
-def _embedded(folder: RunFolder, plan: Plan, choice: Choice) -> Iterator[Server]:
+def _embedded(log: Path, plan: Planned, choice: Choice) -> Iterator[Server]:
     target = choice.recipe.target
     model = find_model(target.file if target else None, plan.target.model_file)
     ours = plan.target.model_file is not None or model.as_pinned
     name = str(plan.target.model) if ours else f"{model.path.name} (not the recipe's)"
     launch = replace(
         with_model(choice.launch, model.path, name=name),
-        slots=max(cell.slots for cell in plan.cells),
+        slots=plan.slots,
         synthetic_rates=plan.target.synthetic_rates,
     )
-    with serve_embedded(launch, log=folder.server_log) as child:
+    with serve_embedded(launch, log=log) as child:
         yield Server(Endpoint.at(child.root), child.version, {"model_file_sha256": model.sha256})
 
 

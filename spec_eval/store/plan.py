@@ -189,6 +189,11 @@ class Plan(Stored):
         renamed = tuple(cell.model_copy(update={"cell_id": names[cell.cell_id]}) for cell in self.cells)
         return self.model_copy(update={"synthetic": why, "cells": renamed}), names
 
+    @property
+    def slots(self) -> int:
+        """Conversations at a time, in the cell that has most."""
+        return max(cell.slots for cell in self.cells)
+
     def planned(self) -> int:
         """Requests, all cells together."""
         return sum(cell.planned() for cell in self.cells)

@@ -37,17 +37,22 @@ Outcome = Literal[
 
 
 class Tool(Stored):
-    """The AIPerf that is used. found: by the option, the variable, in this environment or on the path."""
+    """The AIPerf that is used.
+
+    found: by the option, the variable, in this environment or on the path. any_version: whether one of another minor
+    version than the known one was allowed.
+    """
 
     path: str
     version: str
     found: str
+    any_version: bool = False
 
 
 class WindowPlan(Stored):
     """plan.json of a throughput run.
 
-    model: as it is asked for. dataset, title: of the prompts. member: the suite that the prompts come from.
+    dataset, title: of the prompts. member: the suite that the prompts come from.
     tokenizer: the one that was named; null where a stand-in is given to AIPerf, which loads it and counts nothing
     with it. synthetic: why the figures are not real, or null.
     """

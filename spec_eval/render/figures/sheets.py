@@ -5,7 +5,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,18 @@ _DRAWING = {
 
 
 def write(arms: Sequence[Arm], charts: Sequence[Chart], notes: Sequence[str], folder: Path) -> list[Path]:
-    """All files of the charts, and provenance.json last; UsageError where the folder cannot be written.
+    """All files of the charts, and provenance.json last; UsageError where the folder cannot be written."""
+    files = {name: content for chart in charts for name, content in _files(chart).items()}
+    files[PROVENANCE] = _provenance(arms, charts, notes, files).encode()
+    return put(files, folder)
+
+
+def put(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write the files by name; UsageError where the folder cannot be written.
 
     Files that an earlier provenance.json names, and that are still as it left them, are removed first: a figure of
     other runs must not stand beside this provenance.
     """
-    files = {name: content for chart in charts for name, content in _files(chart).items()}
-    files[PROVENANCE] = _provenance(arms, charts, notes, files).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _clear(folder)

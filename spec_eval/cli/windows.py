@@ -1,0 +1,88 @@
+"""What `report` and `plot` do with throughput runs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spec_eval.cli.output import say
+from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
+
+if TYPE_CHECKING:
+    from spec_eval.curves import Comparison
+
+
+def all_throughput(paths: list[Path]) -> bool:
+    """Whether these are throughput runs; UsageError where some are and some are not."""
+    from spec_eval.store import kind_of
+
+    kinds = {path: kind_of(path) for path in paths}
+    if len(set(kinds.values())) > 1:
+        one = next(path for path, kind in kinds.items() if kind is not None)
+        raise UsageError(f"{one}: a throughput run among runs of requests; give those of one kind at a time")
+    return any(kind is not None for kind in kinds.values())
+
+
+def report(paths: list[Path], form: str | None, output: Path | None, *, partial: bool) -> None:
+    """The tables of throughput runs; the exit code as for any report."""
+    from spec_eval import curves
+    from spec_eval.cli.report import on_terminal, put
+    from spec_eval.render import console, throughput
+    from spec_eval.store.windows import WindowFolder
+
+    found = curves.read([WindowFolder(path) for path in paths])
+    if form is None and output is None and on_terminal():
+        throughput.show(found, console.make())
+    else:
+        renderers = {"md": throughput.markdown, "json": throughput.document, "csv": throughput.table_csv}
+        put(renderers[form or "md"](found), output)
+    _judge(found, partial=partial)
+
+
+def plot(
+    paths: list[Path],
+    output: Path,
+    baseline: Path | None,
+    *,
+    spread: bool,
+    aiperf: Path | None,
+    with_aiperf: bool,
+    partial: bool,
+) -> None:
+    """A figure for each data set, and the table against the baseline. Prints the files."""
+    from spec_eval import curves
+    from spec_eval.render.figures import curve_sheets
+    from spec_eval.store.windows import WindowFolder
+
+    if aiperf is not None and not with_aiperf:
+        raise UsageError("--aiperf: for --renderer aiperf; give that too, or drop it")
+    folder = WindowFolder(baseline) if baseline is not None else None
+    found = curves.read([WindowFolder(path) for path in paths], folder)
+    drawn = [comparison for comparison in found if any(arm.by_level for arm in comparison.arms)]
+    for comparison in found:
+        for line in (*curve_sheets.gaps(comparison), *comparison.differences):
+            print(f"spec-eval: {comparison.dataset}: {line}", file=sys.stderr)
+    program = None
+    if with_aiperf:
+        from spec_eval.drivers import aiperf as driver
+
+        program = driver.find(aiperf)
+    for path in curve_sheets.write(drawn, output, spread=spread, aiperf=program.path if program else None):
+        say(str(path))
+    _judge(found, partial=partial)
+
+
+def _judge(found: "list[Comparison]", *, partial: bool) -> None:
+    """Raise what keeps the curves from being whole; what there is was shown."""
+    arms = [arm for comparison in found for arm in comparison.arms]
+    if not any(arm.by_level for arm in arms):
+        raise NoVerdict("no cell has figures; the reports say why")
+    if partial:
+        return
+    for arm in arms:
+        if arm.manifest is None:
+            raise RunNotWhole(f"{arm.plan.run_id}: not whole; finish with `run --resume`, or accept it with --partial")
+        if holes := sum(len(point.holes) for point in arm.points):
+            raise RunNotWhole(
+                f"{arm.plan.run_id}: {holes} cells have no figures; try them again with `run --resume`, "
+                "or accept it with --partial"
+            )
