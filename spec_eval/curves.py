@@ -122,11 +122,15 @@ def read(folders: Sequence[WindowFolder], baseline: WindowFolder | None = None) 
     chosen = paths.index(baseline.path.resolve()) if baseline is not None else None
     found = []
     for members in groups.values():
-        names = [plans[i].target.drafter or "drafter not named" for i in members]
+        names = [_drafter(plans[i]) for i in members]
         labels = [f"{n} ({plans[i].run_id})" if names.count(n) > 1 else n for n, i in zip(names, members, strict=True)]
         arms = [_arm(folders[i], plans[i], label) for i, label in zip(members, labels, strict=True)]
         found.append(_compared(arms, arms[members.index(chosen)] if chosen in members else None))
     return found
+
+
+def _drafter(plan: WindowPlan) -> str:
+    return (plan.target.drafter or "drafter not named") if plan.target.drafts else "no drafter"
 
 
 def _arm(folder: WindowFolder, plan: WindowPlan, label: str) -> Arm:
@@ -210,8 +214,7 @@ def _stop(gains: Iterable[Gain]) -> int | None:
 
 
 def _drafts(plan: WindowPlan, manifest: WindowManifest | None) -> bool | None:
-    recipe = plan.target.recipe or {}
-    if (recipe.get("drafter") or {}).get("algorithm") == NO_DRAFTER or plan.target.drafter == NO_DRAFTER:
+    if not plan.target.drafts or plan.target.drafter == NO_DRAFTER:
         return False
     if plan.target.drafter is not None:
         return True
@@ -225,7 +228,7 @@ def _differences(arms: Sequence[Arm]) -> list[str]:
         "engine": lambda a: a.plan.target.engine,
         "server version": lambda a: a.server_fact("engine_version"),
         "model": lambda a: a.server_fact("model") or a.plan.target.model,
-        "hardware": lambda a: (getattr(a.plan.target, "hardware", None) or {}).get("name"),
+        "hardware": lambda a: (a.plan.target.hardware or {}).get("name"),
         "tensor parallelism": lambda a: a.server_fact("tensor_parallelism"),
         "prefix caching": lambda a: a.server_fact("prefix_caching"),
         "adaptive verification": lambda a: a.server_fact("adaptive"),

@@ -246,6 +246,20 @@ def table_csv(found: Sequence[Comparison]) -> str:
     return text.getvalue()
 
 
+def gains_csv(found: Sequence[Comparison]) -> str:
+    """A line for each level of each arm beside the baseline, full precision."""
+    text = io.StringIO()
+    names = ("dataset", "arm", "run_id", "baseline", "concurrency", "y_ratio", "x_ratio")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for c in found:
+        base = c.baseline.plan.run_id if c.baseline else None
+        for g in c.gains:
+            ids = (c.dataset, printable(g.arm.label), g.arm.plan.run_id, base)
+            writer.writerow([*ids, g.concurrency, g.y_ratio, g.x_ratio])
+    return text.getvalue()
+
+
 def csv_line(arm: Arm, point: Point) -> dict[str, Any]:
     """One level, flat."""
     names = (("x", point.x), ("y", point.y))
