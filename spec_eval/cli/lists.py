@@ -74,7 +74,7 @@ def _words(name: str, value: object) -> str:
 
 
 def _suites() -> list[dict[str, object]]:
-    from spec_eval.suite import CompoundSuite, shipped_suites
+    from spec_eval.suite import CompoundSuite, ThroughputSuite, shipped_suites
 
     rows: list[dict[str, object]] = []
     for file in shipped_suites():
@@ -82,6 +82,12 @@ def _suites() -> list[dict[str, object]]:
         if isinstance(suite, CompoundSuite):
             members = ", ".join(dict.fromkeys(cell.suite for cell in suite.cells))
             cells = f"{len(suite.cells)} cells of {members}"
+            rows.append({"name": suite.name, "description": suite.description, "cells": cells})
+            continue
+        if isinstance(suite, ThroughputSuite):
+            window = suite.window
+            levels = "/".join(map(str, window.concurrency))
+            cells = f"{len(window.cells())} windows of {window.duration_s:g} s at concurrency {levels}"
             rows.append({"name": suite.name, "description": suite.description, "cells": cells})
             continue
         data = suite.data

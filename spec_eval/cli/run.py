@@ -93,9 +93,7 @@ def run(
     top_p: Annotated[float | None, typer.Option(help="of sampling, above 0 and up to 1")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="limit of each answer")] = None,
     thinking: Annotated[str | None, typer.Option(help="on or off; the server's default where not given")] = None,
-    duration: Annotated[
-        float | None, typer.Option(min=0.001, help="seconds of a throughput suite's window")
-    ] = None,
+    duration: Annotated[float | None, typer.Option(min=0.001, help="seconds of a throughput suite's window")] = None,
     warmup: Annotated[float | None, typer.Option(min=0.0, help="seconds before that window")] = None,
     aiperf: Annotated[
         Path | None, typer.Option(help="AIPerf's executable, for throughput suites; else SPEC_EVAL_AIPERF, or PATH")

@@ -27,7 +27,9 @@ KEPT = (
     "effective_concurrency",
 )
 # `completed` counts answers and errors alike; thousands are parted by commas.
-_COMPLETE = re.compile(r"Phase profiling \(profiling\) complete \| completed=([\d,]+), cancelled=([\d,]+), errors=([\d,]+)")
+_COMPLETE = re.compile(
+    r"Phase profiling \(profiling\) complete \| completed=([\d,]+), cancelled=([\d,]+), errors=([\d,]+)"
+)
 _SENT = re.compile(r"Phase profiling \(profiling\) sending complete \| sent=([\d,]+)")
 _ERROR = re.compile(r" - (?:ERROR|CRITICAL) - (.*)")
 

@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spec_eval.engines.base import LLAMACPP_TOKENS, Adapter, TokenCounter, Identity, Reading, count_or_none, table, text_or_none
+from spec_eval.engines.base import (
+    LLAMACPP_TOKENS,
+    Adapter,
+    Identity,
+    Reading,
+    TokenCounter,
+    count_or_none,
+    table,
+    text_or_none,
+)
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.launch import Command, Launch, Launcher
 from spec_eval.records import SpecCounters, is_count

@@ -6,7 +6,17 @@ What the totals hold is everything that the server did in between, so the figure
 from dataclasses import dataclass
 from typing import Any
 
-from spec_eval.engines.base import LLAMACPP_TOKENS, SGLANG_TOKENS, VLLM_TOKENS, Adapter, TokenCounter, Identity, Reading, table, text_or_none
+from spec_eval.engines.base import (
+    LLAMACPP_TOKENS,
+    SGLANG_TOKENS,
+    VLLM_TOKENS,
+    Adapter,
+    Identity,
+    Reading,
+    TokenCounter,
+    table,
+    text_or_none,
+)
 from spec_eval.engines.endpoint import Endpoint
 
 NO_COUNTERS = "server-wide counters only"

@@ -237,15 +237,14 @@ def _drafts(place: _Place, where: Path) -> tuple[Drafts | None, str | None]:
     reader = aiperf_records.Reader(place.engine, place.found.k, nominal_drafts=bool(nominal))
     try:
         entries = aiperf_records.entries(where, [])
-        records = [r for r in aiperf_records.records(entries, plan.dataset, reader) if r.status == "ok"]
+        answers = [one.record for one in aiperf_records.records(entries, plan.dataset, reader)]
     except (SpecEvalError, OSError) as error:
         return None, str(error)
+    records = [r for r in answers if r.status == "ok"]
     categories = {prompt_id: category for prompt_id, category, _ in plan.prompts.units}
     known = [replace(r, category=categories[r.prompt_id]) for r in records if r.prompt_id in categories]
     pairs = acceptance.measured(known)
-    reasons = [
-        r.no_counters_reason if r.counters is None else breach(r.counters, r.completion_tokens) for r in known
-    ]
+    reasons = [r.no_counters_reason if r.counters is None else breach(r.counters, r.completion_tokens) for r in known]
     drafted = [c.drafted for _, c in pairs]
     depth = max((c.k for _, c in pairs), default=0)
     rows = [None if identity.tree else c.histogram for _, c in pairs]
@@ -285,7 +284,11 @@ def cannot_finish(plan: WindowPlan, level: int, cells: Sequence[WindowCell]) -> 
     if not speeds:
         return f"{need}, and no speed is known yet; a slower server has no figure here"
     fastest = max(speeds)[1]
-    return f"{need}, and {fastest:.4g} were seen so far: long answers will be dropped" if fastest * seconds < limit else None
+    return (
+        f"{need}, and {fastest:.4g} were seen so far: long answers will be dropped"
+        if fastest * seconds < limit
+        else None
+    )
 
 
 def _cache_notes(engine: Engine, told: bool | None) -> list[str]:

@@ -22,8 +22,14 @@ T = TypeVar("T", bound=Stored)
 SCHEMA_VERSION: Final = 1
 KIND: Final = "throughput"
 # By name. Only "ok" has figures; every other one is a hole in the curve, and never a zero.
-OK, ZERO, ALL_FAILED, FAILED = "ok", "zero completions", "all failed", "AIPerf failed"
-MISSING, OTHER_VERSION, TIMED_OUT, KILLED = "AIPerf missing", "another AIPerf", "timed out", "killed"
+OK: Final = "ok"
+ZERO: Final = "zero completions"
+ALL_FAILED: Final = "all failed"
+FAILED: Final = "AIPerf failed"
+MISSING: Final = "AIPerf missing"
+OTHER_VERSION: Final = "another AIPerf"
+TIMED_OUT: Final = "timed out"
+KILLED: Final = "killed"
 Outcome = Literal[
     "ok",
     "zero completions",
