@@ -240,7 +240,7 @@ def _differences(arms: Sequence[Arm]) -> list[str]:
         "prompts": lambda a: (a.plan.prompts.sha256 or "")[:12] + f", {len(a.plan.prompts.units)} of them",
         "seed": lambda a: a.plan.seed,
         "AIPerf": lambda a: a.plan.aiperf.version,
-        "spec-eval": lambda a: " ".join(filter(None, (a.plan.spec_eval_version, a.plan.spec_eval_commit))),
+        "spec-eval": lambda a: " ".join(filter(None, (a.plan.spec_eval_version, (a.plan.spec_eval_commit or "")[:12]))),
     }
     found = []
     for name, of in facts.items():

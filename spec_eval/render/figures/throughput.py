@@ -42,8 +42,7 @@ def curves(found: Comparison, notes: Sequence[str], *, spread: bool) -> Figure:
     ax.set_xlabel(X_NAME)
     ax.set_ylabel(Y_NAME)
     ax.set_xlim(left=0)
-    ax.set_ylim(bottom=0)
-    ax.margins(0.08)
+    ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1])  # room for the labels of the lowest level
     ax.grid(visible=True)
     return figure
 
@@ -79,7 +78,7 @@ def _draw(ax: Axes, arm: Arm, style: Style, place: tuple[int, int, str], *, spre
     for point, x, y in zip(there, xs, ys, strict=True):
         ax.annotate(
             str(point.concurrency), (x, y), xytext=place[:2], textcoords="offset points", ha=place[2], size=look.SMALL,
-            color=look.INK, zorder=5, bbox={"facecolor": look.PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
+            color=look.INK, zorder=3.5, bbox={"facecolor": look.PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
         )  # fmt: skip
         if spread and point.x is not None and point.y is not None:
             ax.hlines(y, point.x.low, point.x.high, color=style.colour, linewidth=1.0, zorder=2)

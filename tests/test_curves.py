@@ -1,0 +1,135 @@
+from pathlib import Path
+
+import pytest
+
+from spec_eval import curves
+from spec_eval.curves import Arm, Comparison
+from spec_eval.errors import UsageError
+from spec_eval.store.windows import OK, Dropped, WindowFolder
+from spec_eval.suite import Window
+from tests.windows import cell, folder
+
+UNSORTED = {16: [(40.0, 600.0)], 1: [(100.0, 90.0)], 4: [(80.0, 300.0)]}
+
+
+def arm(found: Comparison, label: str) -> Arm:
+    [one] = [arm for arm in found.arms if arm.label == label]
+    return one
+
+
+def test_points_stand_in_order_of_concurrency(tmp_path: Path) -> None:
+    [found] = curves.read([folder(tmp_path, "r1", "d", UNSORTED)])
+    points = found.arms[0].points
+    assert [(p.concurrency, p.x and p.x.mean, p.y and p.y.mean) for p in points] == [
+        (1, 100.0, 90.0),
+        (4, 80.0, 300.0),
+        (16, 40.0, 600.0),
+    ]
+
+
+def test_repeats_weigh_the_same_however_many_requests_they_had(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {4: [(80.0, 300.0), (60.0, 330.0)]})
+    [found] = curves.read([made])
+    [point] = found.arms[0].points
+    assert point.x == curves.Spread(70.0, 60.0, 80.0, 2)
+    assert point.y == curves.Spread(315.0, 300.0, 330.0, 2)
+    assert point.acceptance_length == 1 + 600 / 200
+    assert (point.dispatched, point.completed, point.failed) == (20, 16, 0)
+
+
+def test_a_hole_is_null_and_a_half_hole_rests_on_what_there_is(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: ["zero completions", "timed out"], 4: [(80.0, 300.0), "all failed"]})
+    [found] = curves.read([made])
+    one, four = found.arms[0].points
+    assert (one.x, one.y, one.server, one.dropped, one.completed) == (None, None, None, None, None)
+    assert one.holes == ("repeat 1: zero completions", "repeat 2: timed out")
+    assert (four.y, four.holes) == (curves.Spread(300.0, 300.0, 300.0, 1), ("repeat 2: all failed",))
+    assert "holes" in found.arms[0].marks
+    assert list(found.arms[0].by_level) == [4]
+
+
+def test_shares_of_tokens_and_of_requests_are_not_averaged(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {4: ["timed out", "timed out"]})
+    for repeat, basis in ((1, "tokens"), (2, "requests")):
+        made.append(cell(4, repeat, (80.0, 300.0), dropped=Dropped(share=0.3, basis=basis)))  # type: ignore[arg-type]
+    [found] = curves.read([made])
+    assert found.arms[0].points[0].dropped is None
+    made.append(cell(4, 1, (1.0, 1.0)))  # the first that is ok counts
+    assert made.cells()[4, 1].average("output_token_throughput") == 300.0
+
+
+def test_speed_up_at_equal_concurrency_and_where_it_ends(tmp_path: Path) -> None:
+    drafted = folder(tmp_path, "r1", "d", {1: [(200.0, 180.0)], 4: [(100.0, 330.0)], 16: [(30.0, 540.0)]})
+    bare = folder(tmp_path, "r2", "none", {16: [(40.0, 600.0)], 1: [(100.0, 90.0)], 8: [(70.0, 500.0)]})
+    [found] = curves.read([drafted, bare])
+    assert found.baseline is arm(found, "none")
+    assert [(g.concurrency, g.y_ratio, g.x_ratio) for g in found.gains] == [(1, 2.0, 2.0), (16, 0.9, 0.75)]
+    assert found.stops == {"d": 16}
+
+
+def test_a_hole_has_no_ratio_and_none_measured_is_none(tmp_path: Path) -> None:
+    drafted = folder(tmp_path, "r1", "d", {1: [(200.0, 180.0)], 4: ["zero completions"]})
+    bare = folder(tmp_path, "r2", "none", {1: [(100.0, 90.0)], 4: [(70.0, 280.0)]})
+    [found] = curves.read([drafted, bare])
+    assert [(g.concurrency, g.y_ratio) for g in found.gains] == [(1, 2.0), (4, None)]
+    assert found.stops == {"d": None}
+
+
+def test_baselines_are_known_by_recipe_or_named(tmp_path: Path) -> None:
+    one, two = folder(tmp_path, "r1", "d", UNSORTED), folder(tmp_path, "r2", "e", UNSORTED)
+    [found] = curves.read([one, two])
+    assert (found.baseline, found.gains) == (None, ())
+    [found] = curves.read([one, two], two)
+    assert found.baseline is arm(found, "e")
+    bare = folder(tmp_path, "r3", None, UNSORTED)
+    plan = bare.plan()
+    target = plan.target.model_copy(update={"recipe": {"drafter": {"algorithm": "none"}}})
+    bare.write_plan(plan.model_copy(update={"target": target}))
+    [found] = curves.read([one, bare])
+    assert found.baseline is arm(found, "no drafter")
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    one, bare, other = (folder(tmp_path, f"r{i}", name, UNSORTED) for i, name in enumerate(("d", "none", "none")))
+    with pytest.raises(UsageError, match="given twice"):
+        curves.read([one, WindowFolder(one.path)])
+    with pytest.raises(UsageError, match="is none of the runs"):
+        curves.read([one], bare)
+    with pytest.raises(UsageError, match="several runs without a drafter; choose one with --baseline"):
+        curves.read([one, bare, other])
+
+
+def test_each_data_set_is_compared_by_itself(tmp_path: Path) -> None:
+    one = folder(tmp_path, "r1", "d", UNSORTED)
+    two = folder(tmp_path, "r2", "none", UNSORTED, dataset="gsm8k", title="GSM8K")
+    found = curves.read([one, two])
+    assert [(c.dataset, [a.label for a in c.arms], c.baseline is None) for c in found] == [
+        ("humaneval", ["d"], True),
+        ("gsm8k", ["none"], False),
+    ]
+
+
+def test_arms_of_one_drafter_carry_their_run_ids(tmp_path: Path) -> None:
+    [found] = curves.read([folder(tmp_path, "r1", "d", UNSORTED), folder(tmp_path, "r2", "d", UNSORTED)])
+    assert [arm.label for arm in found.arms] == ["d (r1)", "d (r2)"]
+
+
+def test_differences_beside_the_drafter_are_told(tmp_path: Path) -> None:
+    one = folder(tmp_path, "r1", "d", UNSORTED)
+    window = Window(concurrency=(1, 4, 16), warmup_s=30, duration_s=600, repeats=1)
+    two = folder(tmp_path, "r2", "e", UNSORTED, version="0.31.0", window=window, spec_eval_commit="f" * 40)
+    [found] = curves.read([one, two])
+    assert found.differences == (
+        "Arms differ in server version (d: 0.32.0; e: 0.31.0).",
+        "Arms differ in window (d: 180 s; e: 600 s).",
+        "Arms differ in spec-eval (d: 0.1.0; e: 0.1.0 ffffffffffff).",
+    )
+    [alike] = curves.read([one, folder(tmp_path, "r3", "f", UNSORTED)])
+    assert alike.differences == ()
+
+
+def test_a_run_without_an_end_is_marked(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(1.0, 1.0)]}, whole=False)
+    [found] = curves.read([made])
+    assert found.arms[0].marks == ["incomplete"]
+    assert made.cells()[1, 1].outcome == OK
