@@ -313,3 +313,38 @@ def test_an_order_that_cannot_be_followed_is_refused(tmp_path: Path, more: str, 
 def test_a_name_that_no_file_can_have_is_no_suite() -> None:
     with pytest.raises(UsageError, match="no suite 'x"):
         suite.find("x" * 5000)
+
+
+def test_a_throughput_suite_says_its_window_and_the_order_of_cells() -> None:
+    found = suite.find("throughput-humaneval").suite
+    assert isinstance(found, suite.ThroughputSuite)
+    assert (found.prompts, found.sampling.max_tokens, found.sampling.thinking) == ("humaneval", 32768, True)
+    window = found.window
+    assert (window.concurrency, window.warmup_s, window.duration_s) == ((1, 4, 8, 16, 32, 64, 128), 30, 180)
+    assert (window.grace_s, window.repeats) == (0, 2)
+    assert window.cells()[:2] + window.cells()[7:8] == ((1, 1), (4, 1), (1, 2))
+    by_level = window.model_copy(update={"order": "concurrency"})
+    assert by_level.cells()[:3] == ((1, 1), (1, 2), (4, 1))
+
+
+def test_every_shipped_throughput_suite_has_prompts_of_a_shipped_simple_one() -> None:
+    found = [one.suite for one in suite.shipped_suites() if isinstance(one.suite, suite.ThroughputSuite)]
+    assert len(found) == 10
+    for one in found:
+        assert suite.find(one.prompts).simple.name == one.prompts
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("concurrency = [1, 1]", "names a level twice"),
+        ("concurrency = [0]", "greater than 0"),
+        ("concurrency = []", "at least 1 item"),
+    ],
+)
+def test_levels_of_concurrency_are_different_and_positive(tmp_path: Path, change: str, message: str) -> None:
+    text = (suite.find("throughput-humaneval").text).replace("concurrency = [1, 4, 8, 16, 32, 64, 128]", change)
+    path = tmp_path / "load.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=message):
+        suite.read(path)

@@ -261,7 +261,7 @@ def test_an_aiperf_that_is_nowhere_is_told_with_the_remedy(
 ) -> None:
     monkeypatch.delenv("SPEC_EVAL_AIPERF", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(aiperf.sysconfig, "get_path", lambda _name: str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path))
     code, _, err = start(face, tmp_path, server)
     assert (code, "AIPerf is missing: `pip install 'spec-eval[aiperf]'`" in err) == (4, True)
     code, _, err = start(face, tmp_path, server, "--aiperf", tmp_path / "no")

@@ -8,15 +8,15 @@ from matplotlib.figure import Figure
 
 from spec_eval import cli, curves
 from spec_eval.render.figures import curve_sheets, look, throughput
-from tests.windows import folder
+from tests.windows import Curve, folder
 
-DRAFTED = {
+DRAFTED: Curve = {
     16: [(40.0, 600.0), (44.0, 640.0)],
     1: [(100.0, 90.0)] * 2,
     4: ["zero completions"] * 2,
     2: [(90.0, 170.0)] * 2,
 }
-BARE = {1: [(60.0, 55.0)] * 2, 4: [(50.0, 190.0)] * 2, 128: [(9.0, 1000.0)] * 2}
+BARE: Curve = {1: [(60.0, 55.0)] * 2, 4: [(50.0, 190.0)] * 2, 128: [(9.0, 1000.0)] * 2}
 
 
 def drawn(tmp_path: Path, *, spread: bool = False) -> Figure:

@@ -1,0 +1,135 @@
+"""Throughput suites with the real AIPerf. Skipped unless SPEC_EVAL_AIPERF names its executable."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec_eval import shipped
+from tests import live
+from tests.live import spec_eval
+
+pytestmark = pytest.mark.skipif(not os.environ.get("SPEC_EVAL_AIPERF"), reason="SPEC_EVAL_AIPERF is not set")
+PROFILE = "glm-5.3-dflash2-preview:basic-t0:HumanEval"
+COUNTER = "vllm:generation_tokens_total"
+TINY = ("--repeats", "1", "--max-tokens", "24", "--warmup", "2")
+
+
+def recipe(name: str, folder: Path) -> Path:
+    """The shipped one, on one thread, so that AIPerf has processor time of its own."""
+    text = (shipped.folder("recipes") / f"{name}.toml").read_text(encoding="utf-8")
+    assert "threads = 2" in text
+    path = folder / f"{name}.toml"
+    path.write_text(text.replace("threads = 2", "threads = 1"), encoding="utf-8")
+    return path
+
+
+def run(*arguments: str, cwd: Path) -> tuple[Path, list[dict[str, Any]]]:
+    done = spec_eval("run", *arguments, "--out", str(cwd / "results"), cwd=cwd)
+    (line,) = done.stdout.splitlines()
+    cells = (Path(line) / "cells.jsonl").read_text(encoding="utf-8").splitlines()
+    return Path(line), [json.loads(cell) for cell in cells]
+
+
+def native(folder: Path, cell: dict[str, Any]) -> dict[str, Any]:
+    """AIPerf's own file."""
+    path = folder / cell["folder"] / "profile_export_aiperf.json"
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_an_arm_with_drafts_and_one_without_are_drawn(tmp_path: Path) -> None:
+    folders = {}
+    for name in ("smollm2-ngram", "smollm2-none"):
+        folder, cells = run(
+            *("throughput-humaneval", "--serve", str(recipe(name, tmp_path)), "--engine", "llamacpp"),
+            *("--concurrency", "1,4", "--duration", "20", *TINY, *live.humaneval_rows()),
+            cwd=tmp_path,
+        )
+        folders[name] = str(folder)
+        assert [(cell["concurrency"], cell["outcome"]) for cell in cells] == [(1, "ok"), (4, "ok")]
+        for cell in cells:
+            told = native(folder, cell)
+            for metric in ("output_token_throughput_per_user", "output_token_throughput"):
+                assert cell["native"][metric]["avg"] == told[metric]["avg"] > 0
+            assert cell["requests"]["completed"] == told["request_count"]["avg"]
+            drafts = cell["drafts"]
+            assert (drafts["answers"], drafts["unknown_prompts"]) == (cell["requests"]["completed"], 0)
+            assert drafts["requests"] == drafts["answers"]  # none without counters
+    spec_eval("plot", *folders.values(), "-o", "plots", cwd=tmp_path)
+    assert (tmp_path / "plots" / "throughput-humaneval.png").read_bytes().startswith(b"\x89PNG")
+    rows = (tmp_path / "plots" / "speed-up.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split(",")[4] for row in rows[1:]] == ["1", "4"]
+    spec_eval(
+        *("plot", *folders.values(), "-o", "by-aiperf", "--renderer", "aiperf"),
+        *("--aiperf", os.environ["SPEC_EVAL_AIPERF"]),
+        cwd=tmp_path,
+    )
+    assert (tmp_path / "by-aiperf" / "throughput-humaneval.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Watch:
+    """Reads an emulator's own count, until it is told to end."""
+
+    def __init__(self, root: str) -> None:
+        self.readings: list[tuple[int, float]] = []
+        self._root = root
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def _read(self) -> None:
+        while not self._ended.wait(0.1):
+            with urllib.request.urlopen(f"{self._root}/metrics", timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+            now = time.time_ns()
+            self.readings.append((now, sum(float(line.split()[-1]) for line in lines if line.startswith(COUNTER))))
+
+    def at(self, moment: int) -> float:
+        """Between the readings around it."""
+        (t0, n0), (t1, n1) = next(
+            (before, after)
+            for before, after in zip(self.readings, self.readings[1:], strict=False)
+            if before[0] <= moment <= after[0]
+        )
+        return n0 + (n1 - n0) * (moment - t0) / (t1 - t0)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(15)
+
+
+def test_the_servers_window_is_what_an_emulator_counted(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "spec_eval", "serve", "emulator", "--like", "vllm", "--profile", PROFILE]
+    argv += ["--timing", "gpu", "--draw", "random"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as emulator:
+        try:
+            assert emulator.stdout is not None
+            url = emulator.stdout.readline().strip()
+            with Watch(url.removesuffix("/v1")) as watch:
+                folder, [cell] = run(
+                    *("throughput-humaneval", "--engine", "vllm", "--base-url", url, "--drafter", "played"),
+                    *("--concurrency", "4", "--duration", "6", *TINY, "--max-tokens", "400", *live.humaneval_rows()),
+                    cwd=tmp_path,
+                )
+        finally:
+            emulator.terminate()
+    assert cell["outcome"] == "ok"
+    start, end = cell["start_ns"], cell["end_ns"]
+    counted = (watch.at(end) - watch.at(start)) / ((end - start) / 1e9)
+    assert cell["server_window"]["tokens_per_second"] == pytest.approx(counted, rel=0.02)
+    assert cell["requests"]["dispatched"] == cell["requests"]["completed"] + cell["requests"]["dropped"]
+    told = native(folder, cell)["output_token_throughput"]["avg"]
+    share = 1 - told / cell["server_window"]["tokens_per_second"]
+    assert cell["dropped"] == {"share": pytest.approx(share), "basis": "tokens"}
+    assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["synthetic"]
