@@ -29,7 +29,7 @@ def test_a_torn_line_costs_its_cell_alone(tmp_path: Path) -> None:
 def test_the_first_that_is_ok_counts(tmp_path: Path) -> None:
     made = folder(tmp_path, "r1", "d", {1: ["killed"]})
     for tried in ("timed out", (5.0, 5.0), "killed", (6.0, 6.0)):
-        made.append(cell(1, 1, tried))  # type: ignore[arg-type]
+        made.append(cell(1, 1, tried))
     assert made.cells()[1, 1].average("output_token_throughput") == 5.0
 
 

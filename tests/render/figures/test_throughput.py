@@ -3,6 +3,7 @@ import math
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -28,9 +29,17 @@ def drawn(tmp_path: Path, *, spread: bool = False) -> Figure:
 
 def test_lines_go_by_concurrency_and_end_at_a_hole(tmp_path: Path) -> None:
     [ax] = drawn(tmp_path).axes
-    lines = [list(zip(*line.get_data(), strict=True)) for line in ax.get_lines() if line.get_linestyle() != "None"]
+    lines = [
+        [tuple(pair) for pair in np.asarray(line.get_data()).T.tolist()]
+        for line in ax.get_lines()
+        if line.get_linestyle() != "None"
+    ]
     assert lines == [[(100.0, 90.0), (90.0, 170.0)], [(42.0, 620.0)], [(60.0, 55.0), (50.0, 190.0), (9.0, 1000.0)]]
-    dots = {line.get_label(): list(line.get_xdata()) for line in ax.get_lines() if line.get_marker() != "None"}
+    dots = {
+        line.get_label(): np.asarray(line.get_xdata()).tolist()
+        for line in ax.get_lines()
+        if line.get_marker() != "None"
+    }
     assert dots == {"d": [100.0, 90.0, 42.0], "none": [60.0, 50.0, 9.0]}
 
 
@@ -61,7 +70,7 @@ def test_every_label_lies_on_the_sheet(tmp_path: Path) -> None:
 
 def test_spread_shows_the_repeats(tmp_path: Path) -> None:
     [ax] = drawn(tmp_path, spread=True).axes
-    ends = {tuple(path.vertices[:, 0]) for lines in ax.collections for path in lines.get_paths()}
+    ends = {tuple(np.asarray(path.vertices)[:, 0].tolist()) for lines in ax.collections for path in lines.get_paths()}
     assert (40.0, 44.0) in ends
 
 
