@@ -122,14 +122,15 @@ def read(folders: Sequence[WindowFolder], baseline: WindowFolder | None = None) 
     chosen = paths.index(baseline.path.resolve()) if baseline is not None else None
     found = []
     for members in groups.values():
-        names = [_drafter(plans[i]) for i in members]
+        names = [drafter(plans[i]) for i in members]
         labels = [f"{n} ({plans[i].run_id})" if names.count(n) > 1 else n for n, i in zip(names, members, strict=True)]
         arms = [_arm(folders[i], plans[i], label) for i, label in zip(members, labels, strict=True)]
         found.append(_compared(arms, arms[members.index(chosen)] if chosen in members else None))
     return found
 
 
-def _drafter(plan: WindowPlan) -> str:
+def drafter(plan: WindowPlan) -> str:
+    """Its name, for people."""
     return (plan.target.drafter or "drafter not named") if plan.target.drafts else "no drafter"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from spec_eval.curves import Arm, Comparison, Gain, Point, Spread
+from spec_eval.curves import Arm, Comparison, Gain, Point, Spread, drafter
 from spec_eval.render import console
 from spec_eval.render.words import NOTHING, printable
 from spec_eval.store.windows import OK, WindowCell
@@ -55,8 +55,8 @@ def facts(arm: Arm) -> list[tuple[str, str]]:
         ("run", plan.run_id),
         ("engine", f"{plan.target.engine} {version}"),
         ("target", arm.server_fact("model") or plan.target.model or "not named"),
-        ("drafter", plan.target.drafter or "not named"),
-        ("k", str(arm.server_fact("k") or plan.target.k or "not known")),
+        ("drafter", drafter(plan)),
+        *([("k", str(arm.server_fact("k") or plan.target.k or "not known"))] if plan.target.drafts else []),
         ("sampling", ", ".join(f"{name} {value}" for name, value in sampling.items())),
         (
             "window",

@@ -65,7 +65,9 @@ def start(options: RunOptions, progress: Progress) -> Finished:
     plan = prepared.plan
     if (why := serving.stamp(plan)) is not None:
         plan = plan.model_copy(update={"synthetic": why})
-    label = f"{plan.suite_name}-{plan.target.engine}-{plan.target.drafter or 'drafter'}"
+    label = (
+        f"{plan.suite_name}-{plan.target.engine}-{plan.target.drafter or ('drafter' if plan.target.drafts else 'none')}"
+    )
     folder = WindowFolder(new_run_folder(options.out, label).path)
     prepared = replace(prepared, plan=plan.model_copy(update={"run_id": folder.path.name}))
     with RunLock(folder.path):

@@ -214,7 +214,7 @@ def test_what_is_no_run_folder_is_one_line(name: str, tmp_path: Path, report: Ca
 
 def test_a_terminal_gets_a_table(tmp_path: Path, report: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch) -> None:
     run = measured(tmp_path)
-    monkeypatch.setattr("spec_eval.cli.report._on_terminal", lambda: True)
+    monkeypatch.setattr("spec_eval.cli.report.on_terminal", lambda: True)
     code, out, _ = report(run)
     assert code == 0
     assert "| --:" not in out
@@ -235,7 +235,7 @@ def test_styles_are_markdown_on_a_terminal_too(
     tmp_path: Path, report: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = measured(tmp_path)
-    monkeypatch.setattr("spec_eval.cli.report._on_terminal", lambda: True)
+    monkeypatch.setattr("spec_eval.cli.report.on_terminal", lambda: True)
     # S 3, A 5 an answer, all alike: both estimators give 1 + 5/3
     for style, row in (
         ("full", "| Pair / even | 2.6667 |"),
