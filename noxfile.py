@@ -131,6 +131,15 @@ def live_vllm(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def live_throughput(session: nox.Session) -> None:
+    """AIPerf for real, on the embedded engine and on the emulator."""
+    _live(session)
+    work = Path(session.create_tmp()).resolve()
+    aiperf = _beside(session, work / "aiperf", "--no-compile", AIPERF).with_name("aiperf")
+    session.run("pytest", "tests/live_throughput", *session.posargs, env={"SPEC_EVAL_AIPERF": str(aiperf)})
+
+
+@nox.session(default=False)
 def benchmarks(session: nox.Session) -> None:
     """Our own speed, as ratios measured side by side; nothing here passes or fails."""
     _live(session)
