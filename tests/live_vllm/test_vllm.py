@@ -27,6 +27,8 @@ def test_counters_equal_the_servers_own(drafter: Drafter, vllm: Serve, humaneval
         runs = [alone, together]
         if drafter == "ngram":
             runs.append(run(*_gsm8k(tmp_path), "--max-tokens", "96", *_at(server), cwd=tmp_path))
+            unknown = spec_eval("run", *options, "--model", "other", cwd=tmp_path, code=4)
+            assert "does not serve 'other' but smol" in unknown.stderr
             found = _examined(server, tmp_path, code=0)
             assert "fail" not in found.values()
             assert {found[check] for check in ("counters, streamed", "counters, not streamed", "server's totals")} == {
@@ -81,14 +83,13 @@ def test_without_the_counter_flag_nothing_is_sent(vllm: Serve, humaneval: list[s
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").iterdir())
 
 
+@pytest.mark.long
 def test_without_statistics_reconciliation_is_not_available(vllm: Serve, humaneval: list[str], tmp_path: Path) -> None:
     with vllm("ngram", metrics="summary", log_stats=False) as server:
         options = ["--limit", "2", "--max-tokens", "32", *humaneval, *_at(server)]
         done = run("humaneval", *options, cwd=tmp_path)
-        unknown = spec_eval("run", "humaneval", *options, "--model", "other", cwd=tmp_path, code=4)
     assert done.manifest["reconciliation"]["status"] == "not available"
     assert all(record["counters"] for record in done.records)
-    assert "does not serve 'other' but smol" in unknown.stderr
 
 
 def test_without_speculation_there_is_nothing_to_measure(vllm: Serve, humaneval: list[str], tmp_path: Path) -> None:
