@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +68,7 @@ COMMON_OWNED = frozenset({"host", "port", "model", "trust-remote-code", "api-key
 _CODE = re.compile(r"\braise \w+")
 
 
-class Launcher:
+class Launcher(ABC):
     """What engines that serve over HTTP from a command line have in common.
 
     words: our drafters in the engine's own words; a drafter that is not there is one that the engine lacks.
@@ -85,9 +86,9 @@ class Launcher:
     health_path: ClassVar[str] = "/health"
     causes: ClassVar[Sequence[tuple[str, str]]] = ()
 
+    @abstractmethod
     def command(self, launch: Launch) -> Command:
         """The command line for `launch`."""
-        raise NotImplementedError
 
     def cause(self, log: str) -> str | None:
         """Why a server died, out of its log: meaning and the line that tells; None where no pattern is known."""
