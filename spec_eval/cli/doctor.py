@@ -38,8 +38,8 @@ def doctor(
     from dataclasses import asdict
 
     from spec_eval import engines
+    from spec_eval.doctor import Status, examine
     from spec_eval.engines.endpoint import Endpoint, key_from_environment
-    from spec_eval.examination import Status, examine
     from spec_eval.render.words import printable
 
     adapter = engines.find(engine)

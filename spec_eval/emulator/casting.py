@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from spec_eval import doctor, examination, profiles, suite, toml
+from spec_eval import doctor, probe, profiles, suite, toml
 from spec_eval.drivers.conversations import request_seed
 from spec_eval.emulator import words
 from spec_eval.emulator.asks import Ask, BadAsk
@@ -78,7 +78,7 @@ class Casting:
         return row
 
     def _part(self, ask: Ask) -> Part:
-        if ask.first_user in (doctor.PROMPT, examination.PROMPT):
+        if ask.first_user in (probe.PROMPT, doctor.PROMPT):
             return next(iter(self.parts.values()))
         digest = _digest(ask.first_user)
         key = (digest, ask.temperature)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from spec_eval import acceptance, engines, guards, interrupts
-from spec_eval.doctor import Probe, probe
 from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
 from spec_eval.errors import Interrupted, NoVerdict, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.probe import Probe, probe
 from spec_eval.prompts import PromptsChanged
 from spec_eval.reconcile import reconcile, server_wide, totals_table
 from spec_eval.records import RequestRecord

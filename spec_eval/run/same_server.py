@@ -6,8 +6,8 @@ Other differences are named, and stay in the session lines.
 
 from typing import Any
 
-from spec_eval.doctor import Probe
 from spec_eval.errors import EnvironmentFault, UsageError
+from spec_eval.probe import Probe
 from spec_eval.run import serving
 from spec_eval.store import Plan
 from spec_eval.store.windows import WindowPlan

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spec_eval import acceptance, doctor, engines, interrupts
-from spec_eval.doctor import Probe
+from spec_eval import acceptance, engines, interrupts, probe
 from spec_eval.drivers import aiperf, aiperf_files, stand_in_tokenizer
 from spec_eval.drivers.aiperf_files import X
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.errors import EnvironmentFault, NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.importers import aiperf_records
+from spec_eval.probe import Probe
 from spec_eval.records import breach
 from spec_eval.render.progress import Progress
 from spec_eval.run import provenance, same_server, serving, window_planning
@@ -118,9 +118,9 @@ def _measure(folder: WindowFolder, prepared: Prepared, progress: Progress) -> Sp
     plan = prepared.plan
     engine = engines.find(plan.target.engine)
     with serving.serve(folder.server_log, plan, progress.note) as server:
-        identity = doctor.identify(server.endpoint, engine)
+        identity = probe.identify(server.endpoint, engine)
         wanted = plan.target.model if plan.target.recipe is None else None
-        model = doctor.model_name(identity, wanted, server.endpoint)
+        model = probe.model_name(identity, wanted, server.endpoint)
         found = Probe(identity, model, plan.target.k if plan.target.k is not None else identity.k, identity.k)
         same_server.refuse_other_stamp(plan, found, str(folder.path))
         facts = same_server.facts(server, found)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spec_eval import doctor, examination, profiles, suite
+from spec_eval import doctor, probe, profiles, suite
 from spec_eval.emulator import asks
 from spec_eval.emulator.asks import BadAsk
 from spec_eval.emulator.casting import Casting, cast
@@ -73,8 +73,8 @@ def test_suite_links_prompts_and_temperatures_to_rows_and_counts_the_hands(tmp_p
 
 def test_probes_are_answered_and_strangers_are_refused(tmp_path: Path) -> None:
     found = cast(CARD, suite_name=compound(tmp_path, cell("cold", HUMANEVAL)))
-    for probe in (doctor.PROMPT, examination.PROMPT):
-        assert row(found, probe) == HUMANEVAL
+    for known in (probe.PROMPT, doctor.PROMPT):
+        assert row(found, known) == HUMANEVAL
     with pytest.raises(BadAsk, match="no such first user text at any temperature"):
         row(found, "Who are you?")
     with pytest.raises(BadAsk, match=r"at temperature 0.5, only at \[0.0\]"):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from spec_eval import cli, engines, examination
+from spec_eval import cli, doctor, engines
+from spec_eval.doctor import Examination, Finding, Status, examine
 from spec_eval.drivers.chat import Timeouts
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.examination import Examination, Finding, Status, examine
 from tests.emulator.server import EmulatorServer
 
 ENGINES = ("vllm", "sglang", "trtllm")
@@ -18,7 +18,7 @@ SHORT = Timeouts(connect=5.0, first_token=0.5, between_chunks=0.4)
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_SETTLE_S", 0.1)
+    monkeypatch.setattr(doctor, "_SETTLE_S", 0.1)
 
 
 def examined(*faults: str, like: str = "vllm", model: str | None = None, k: int | None = None) -> Examination:
@@ -91,14 +91,14 @@ def test_a_wait_that_the_server_asks_for_is_not_waited(monkeypatch: pytest.Monke
 
 
 def test_a_silent_server_fails_within_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_TIMEOUTS", SHORT)
+    monkeypatch.setattr(doctor, "_TIMEOUTS", SHORT)
     found = examined("hang")
     assert finding(found, "answers").message.startswith("timeout: silent for too long (first token 0.5 s")
     assert "still loads" in str(finding(found, "answers").remedy)
 
 
 def test_time_that_is_up_fails_and_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_LIMIT_S", 0.3)
+    monkeypatch.setattr(doctor, "_LIMIT_S", 0.3)
     found = examined("hang")
     assert statuses(found) == {"acceptance": Status.WARN, "time": Status.FAIL}
     assert finding(found, "server").status is Status.PASS

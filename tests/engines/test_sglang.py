@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from spec_eval.acceptance import figures
-from spec_eval.doctor import probe
 from spec_eval.engines.base import Identity, Reading
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.sglang import Sglang, drafts_a_step
 from spec_eval.errors import EnvironmentFault
+from spec_eval.probe import probe
 from spec_eval.reconcile import reconcile
 from spec_eval.records import SpecCounters, breach
 from spec_eval.stats import value, values

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from spec_eval.acceptance import figures
-from spec_eval.doctor import probe
 from spec_eval.engines.base import Reading
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.engines.trtllm import TrtLlm
+from spec_eval.probe import probe
 from spec_eval.reconcile import reconcile
 from spec_eval.records import SpecCounters, breach
 from spec_eval.stats import value, values

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from spec_eval import run as running
-from spec_eval.doctor import Probe
 from spec_eval.engines.base import Identity
 from spec_eval.engines.endpoint import Endpoint
 from spec_eval.errors import EnvironmentFault
+from spec_eval.probe import Probe
 from spec_eval.render.progress import Progress
 from spec_eval.run import RunOptions, same_server, serving
 from spec_eval.store import RunFolder
