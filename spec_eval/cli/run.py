@@ -12,8 +12,9 @@ from spec_eval.errors import UsageError
 from spec_eval.records import MOST_DRAFTS
 
 if TYPE_CHECKING:
-    from spec_eval.run import Finished, RunOptions, windows
+    from spec_eval.run import RunOptions, kinds
     from spec_eval.store import RunFolder
+    from spec_eval.store.windows import WindowFolder
     from spec_eval.tables import RunReport
 
 
@@ -37,6 +38,11 @@ _BESIDE_MATRIX = {
     "--max-failures",
     "--trust-remote-code",
     "--dry-run",
+    "--duration",
+    "--warmup",
+    "--aiperf",
+    "--any-aiperf",
+    "--tokenizer",
 }
 
 
@@ -117,20 +123,15 @@ def run(
     ] = None,
 ) -> None:
     """Drive a suite against a server and keep every counter. Prints the run folder; the table goes to stderr."""
-    from spec_eval import run as running
     from spec_eval.render.progress import Progress
-    from spec_eval.run import window_planning, windows
-    from spec_eval.store import kind_of
+    from spec_eval.run import RunOptions, kinds
 
     if resume is not None:
         if suite is not None:
             raise UsageError(f"{suite}: a resumed run keeps the suite of its plan; drop it or start a new run")
         why = "a resumed run keeps the settings of its plan; drop them or start a new run"
         _refuse_beside(context, {"--resume", "--base-url"}, why)
-        if kind_of(resume) is not None:
-            _finish_windows(windows.resume(resume, Progress(), base_url=base_url))
-            return
-        _finish(running.resume(resume, Progress(), base_url=base_url))
+        _finish(kinds.resume(resume, Progress(), base_url=base_url))
         return
     if matrix is not None:
         if suite is not None or resume is not None:
@@ -138,7 +139,7 @@ def run(
         _refuse_beside(context, _BESIDE_MATRIX, "not beside --matrix; say it in the file, for each of its arms")
     elif suite is None:
         raise UsageError("run needs a suite, or --resume RUN, or --matrix FILE; `spec-eval list suites` names them")
-    options = running.RunOptions(
+    options = RunOptions(
         suite=suite or "",
         engine=engine,
         base_url=base_url,
@@ -175,49 +176,43 @@ def run(
         command=command_line(context),
     )
     if matrix is not None:
-        window_planning.refuse_beside_requests(options)
         _drive_matrix(matrix, options, dry_run=dry_run)
         return
-    if window_planning.is_throughput(options.suite):
-        if dry_run:
-            say(window_planning.dry_run(options))
-            return
-        _finish_windows(windows.start(options, Progress()))
-        return
-    window_planning.refuse_beside_requests(options)
     if dry_run:
-        say(running.dry_run(options))
+        say(kinds.dry_run(options))
         return
-    _finish(running.start(options, Progress()))
+    _finish(kinds.start(options, Progress()))
 
 
-def _finish(finished: "Finished") -> None:
+def _finish(finished: "kinds.Finished") -> None:
     """The run folder on stdout, the report on stderr and in the folder; then the verdict on the run itself."""
     try:
         with contextlib.suppress(BrokenPipeError):  # the folder is named in the verdict too
             say(str(finished.folder.path))
     finally:
-        write_report(finished.folder)
+        _show(finished)
     if finished.shortfall is not None:
         raise finished.shortfall
 
 
-def _finish_windows(finished: "windows.Finished") -> None:
-    """The same for a throughput run."""
+def _show(finished: "kinds.Finished") -> None:
+    """Its table on standard error, and report.md."""
+    from spec_eval.run.windows import Finished
+
+    if isinstance(finished, Finished):
+        _write_windows_report(finished.folder)
+    else:
+        write_report(finished.folder)
+
+
+def _write_windows_report(folder: "WindowFolder") -> None:
     from spec_eval import curves
     from spec_eval.render import console, throughput
 
-    folder = finished.folder
-    try:
-        with contextlib.suppress(BrokenPipeError):
-            say(str(folder.path))
-    finally:
-        found = curves.read([folder])
-        folder.write_report(throughput.markdown(found))
-        with contextlib.suppress(OSError, SystemExit):
-            throughput.show(found, console.make(stderr=True))
-    if finished.shortfall is not None:
-        raise finished.shortfall
+    found = curves.read([folder])
+    folder.write_report(throughput.markdown(found))
+    with contextlib.suppress(OSError, SystemExit):
+        throughput.show(found, console.make(stderr=True))
 
 
 def write_report(folder: "RunFolder") -> "RunReport":
@@ -240,18 +235,17 @@ def _refuse_beside(context: typer.Context, allowed: set[str], why: str) -> None:
 
 def _drive_matrix(path: Path, options: "RunOptions", *, dry_run: bool) -> None:
     """Every arm's run folder on stdout, its report on stderr and in the folder."""
-    from spec_eval import run as running
     from spec_eval.render.progress import Progress
-    from spec_eval.run import matrix
+    from spec_eval.run import kinds, matrix
 
-    def show(finished: "Finished") -> None:
+    def show(finished: kinds.Finished) -> None:
         say(str(finished.folder.path))
-        write_report(finished.folder)
+        _show(finished)
 
     arms = matrix.read(path, options)
     if dry_run:
         for arm in arms.arms:
-            say(f"arm {arm.id}\n{running.dry_run(arm.options)}")
+            say(f"arm {arm.id}\n{kinds.dry_run(arm.options)}")
         return
     outcome = matrix.drive(arms, Progress(), show)
     if (short := matrix.shortfall(outcome, arms)) is not None:

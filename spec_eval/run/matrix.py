@@ -7,7 +7,7 @@ last one ended: whole arms are left alone, begun ones are resumed, the others ar
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import Any
 from pydantic import Field
 
 from spec_eval import suite, toml
+from spec_eval.drivers import aiperf
 from spec_eval.engines.launch import local_name
 from spec_eval.errors import Interrupted, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.interrupts import terminate_as_interrupt
 from spec_eval.render.progress import Progress
-from spec_eval.run import driving, targets
-from spec_eval.run.driving import Finished
+from spec_eval.run import kinds, targets
+from spec_eval.run.kinds import Finished
 from spec_eval.run.options import RunOptions
 from spec_eval.toml import Frozen
 
@@ -41,6 +42,9 @@ _SHARED = (
     "first_turn_only",
     "reasoning_in_history",
     "trust_remote_code",
+    "duration",
+    "warmup",
+    "tokenizer",
 )
 
 
@@ -104,9 +108,21 @@ def read(path: Path, shared: RunOptions) -> Arms:
             if arm.id in arms:
                 raise UsageError(f"{path}: arm {arm.id} stands there twice; drop one of the two")
             arms[arm.id] = arm
+    _refuse_idle(list(arms.values()), shared)
     settings = {name: getattr(shared, name) for name in _SHARED}
     digest = hashlib.sha256((json.dumps(settings, sort_keys=True, default=str) + text).encode()).hexdigest()
     return Arms(home, digest, tuple(arms.values()))
+
+
+def _refuse_idle(arms: Sequence[Arm], shared: RunOptions) -> None:
+    """UsageError for an option that no arm takes; EnvironmentFault where one needs AIPerf, and it is missing."""
+    windowed = [kinds.is_throughput(arm.options) for arm in arms]
+    if not any(windowed):
+        kinds.refuse_beside_requests(shared)
+    elif all(windowed):
+        kinds.refuse_beside_windows(shared)
+    if any(windowed):
+        aiperf.find(shared.aiperf)
 
 
 def _arms(block: Block, folder: Path, shared: RunOptions, home: Path) -> Iterator[Arm]:
@@ -134,9 +150,10 @@ def _arms(block: Block, folder: Path, shared: RunOptions, home: Path) -> Iterato
         assert target.recipe is not None
         assert target.hardware is not None
         own = [local_name(part) for part in (options.model, options.draft, block.variant) if part is not None]
-        parts = [target.recipe["name"], *own, target.engine, target.hardware["name"], f"k{target.k}", Path(about).stem]
+        drafts = [] if target.k is None else [f"k{target.k}"]
+        parts = [target.recipe["name"], *own, target.engine, target.hardware["name"], *drafts, Path(about).stem]
         arm_id = re.sub(r"[^\w.-]", "_", "-".join(parts))
-        yield Arm(arm_id, replace(options, out=home / arm_id))
+        yield Arm(arm_id, replace(kinds.of_its_kind(options), out=home / arm_id))
 
 
 def _near(folder: Path, name: str) -> str:
@@ -182,8 +199,8 @@ def _one(arm: Arm, progress: Progress) -> Finished:
     """The arm's run: resumed where it was begun, else started."""
     begun = sorted(path.parent for path in arm.options.out.glob("*/plan.json"))
     if not begun:
-        return driving.start(arm.options, progress)
-    return driving.resume(begun[-1], progress)
+        return kinds.start(arm.options, progress)
+    return kinds.resume(begun[-1], progress)
 
 
 def shortfall(outcome: Outcome, matrix: Arms) -> RunNotWhole | None:

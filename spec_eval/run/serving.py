@@ -13,7 +13,7 @@ from spec_eval.engines.scrape import Totals, find
 from spec_eval.run import targets
 from spec_eval.serve import Choice, serve_embedded, serve_process
 from spec_eval.serve.choosing import EMBEDDED_ENGINE
-from spec_eval.serve.embedded import find_model, with_model
+from spec_eval.serve.embedded import beside_load, find_model, threads, with_model
 from spec_eval.serve.process import free_port
 from spec_eval.store import Target
 
@@ -22,7 +22,7 @@ _BETWEEN_READINGS_S = 0.2
 
 
 class Planned(Protocol):
-    """What a plan of either kind says of its server. slots: requests at a time, at most."""
+    """What a plan of either kind says of its server."""
 
     @property
     def target(self) -> Target:
@@ -38,7 +38,11 @@ class Planned(Protocol):
 
     @property
     def slots(self) -> int:
-        """For a server that spec-eval starts."""
+        """Requests at a time, at most; for a server that spec-eval starts."""
+
+    @property
+    def load_is_heavy(self) -> bool:
+        """Whether the load is made by a program that needs a processor of its own."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,11 @@ def _embedded(log: Path, plan: Planned, choice: Choice) -> Iterator[Server]:
         slots=plan.slots,
         synthetic_rates=plan.target.synthetic_rates,
     )
+    if plan.load_is_heavy:
+        launch = beside_load(launch)
+    facts = {"model_file_sha256": model.sha256, "threads": str(threads(launch))}
     with serve_embedded(launch, log=log) as child:
-        yield Server(Endpoint.at(child.root), child.version, {"model_file_sha256": model.sha256})
+        yield Server(Endpoint.at(child.root), child.version, facts)
 
 
 def settled(endpoint: Endpoint, engine: Engine) -> str | None:

@@ -26,17 +26,11 @@ class Prepared:
     prompts: PromptSet
 
 
-def is_throughput(name: str) -> bool:
-    """Whether the suite called `name` is measured in windows; UsageError where there is no such suite."""
-    return isinstance(suite.find(name).suite, ThroughputSuite)
-
-
 def prepare(options: RunOptions) -> Prepared:
     """Load the prompts, look for AIPerf, and write down everything that is decided before the first cell."""
     file = suite.find(options.suite)
     chosen = file.suite
     assert isinstance(chosen, ThroughputSuite)
-    _refuse_idle(options)
     key_from_environment(options.api_key_env)
     sampling = cells.override(options).over(chosen.sampling)
     window = _window(chosen.window, options)
@@ -111,26 +105,6 @@ def dry_run(options: RunOptions) -> str:
             f"fields of every request: {extra}",
         ]
     )
-
-
-def _refuse_idle(options: RunOptions) -> None:
-    """What would have no effect."""
-    idle = {"--no-cache-salt": not options.cold_cache, "--reasoning-in-history": options.reasoning_in_history}
-    if given := [name for name, there in idle.items() if there]:
-        raise UsageError(f"{', '.join(given)}: of no effect on a throughput suite; drop it")
-
-
-def refuse_beside_requests(options: RunOptions) -> None:
-    """UsageError for options of throughput suites beside a suite of another kind."""
-    given = {
-        "--duration": options.duration,
-        "--warmup": options.warmup,
-        "--aiperf": options.aiperf,
-        "--any-aiperf": options.any_aiperf or None,
-        "--tokenizer": options.tokenizer,
-    }
-    if idle := [name for name, value in given.items() if value is not None]:
-        raise UsageError(f"{', '.join(idle)}: for throughput suites, and {options.suite} is none; drop it")
 
 
 def _window(window: Window, options: RunOptions) -> Window:

@@ -13,7 +13,7 @@ from spec_eval.drivers import aiperf, aiperf_files, stand_in_tokenizer
 from spec_eval.drivers.aiperf_files import X
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.errors import EnvironmentFault, NoVerdict, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.errors import EnvironmentFault, Interrupted, NoVerdict, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.importers import aiperf_records
 from spec_eval.probe import Probe
 from spec_eval.records import breach
@@ -106,7 +106,7 @@ def _interruptible(folder: WindowFolder, prepared: Prepared, progress: Progress)
         with interrupts.terminate_as_interrupt():
             return Finished(folder, _measure(folder, prepared, progress))
     except KeyboardInterrupt:
-        return Finished(folder, RunNotWhole(f"interrupted; {_go_on(folder)}"))
+        return Finished(folder, Interrupted(f"interrupted; {_go_on(folder)}"))
 
 
 def _go_on(folder: WindowFolder) -> str:

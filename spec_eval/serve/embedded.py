@@ -17,11 +17,12 @@ from typing import IO
 from spec_eval.engines.launch import Launch
 from spec_eval.engines.llamacpp import LlamaCppLauncher
 from spec_eval.errors import EnvironmentFault, UsageError
-from spec_eval.recipe import PackagedFile
+from spec_eval.recipe import Flag, PackagedFile
 
 MODEL_VARIABLE = "SPEC_EVAL_MODEL"
 STARTUP_S = 120.0
 _ENDING_S = 5.0
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,24 @@ def with_model(launch: Launch, model: Path, *, name: str) -> Launch:
     if draft is not None and not Path(draft).is_file():
         raise UsageError(f"--draft {draft}: no such file; the embedded engine wants the path of a .gguf file")
     return replace(launch, model=str(model), draft=draft, served_name=name)
+
+
+def threads(launch: Launch) -> Flag:
+    """As the recipe says, else the launcher's own."""
+    return launch.flags.get("threads", LlamaCppLauncher.defaults["threads"])
+
+
+def beside_load(launch: Launch, processors: int | None = None) -> Launch:
+    """`launch` with a processor left to a program on this machine that makes the load.
+
+    Its threads wait for each other without sleeping: where one has lost its processor to that program, none goes on.
+    processors: of this process, as the system says if not given.
+    """
+    there = processors if processors is not None else len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
+    wanted = threads(launch)
+    if not isinstance(wanted, int) or there is None:
+        return launch
+    return replace(launch, flags={**launch.flags, "threads": max(1, min(wanted, there - 1))})
 
 
 @contextlib.contextmanager

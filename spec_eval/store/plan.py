@@ -194,6 +194,11 @@ class Plan(Stored):
         """Conversations at a time, in the cell that has most."""
         return max(cell.slots for cell in self.cells)
 
+    @property
+    def load_is_heavy(self) -> bool:
+        """Our own driver takes little of a processor."""
+        return False
+
     def planned(self) -> int:
         """Requests, all cells together."""
         return sum(cell.planned() for cell in self.cells)

@@ -95,6 +95,11 @@ class WindowPlan(Stored):
         """Requests at a time, at the highest level."""
         return max(self.window.concurrency)
 
+    @property
+    def load_is_heavy(self) -> bool:
+        """AIPerf's is."""
+        return True
+
 
 class Requests(Stored):
     """Of the window alone. dispatched = completed + failed + dropped; null is "not known".

@@ -14,7 +14,7 @@ from spec_eval.engines.launch import Launch
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.recipe import Flags, PackagedFile
 from spec_eval.serve import embedded, serve_embedded
-from spec_eval.serve.embedded import MODEL_VARIABLE, ModelFile, find_model, with_model
+from spec_eval.serve.embedded import MODEL_VARIABLE, ModelFile, beside_load, find_model, with_model
 
 CONTENT = b"GGUF, nearly"
 PINNED = hashlib.sha256(CONTENT).hexdigest()
@@ -229,3 +229,20 @@ llamacpp_child.main()"""
     finally:
         child.kill()
         child.wait()
+
+
+@pytest.mark.parametrize(
+    ("flags", "processors", "left"),
+    [
+        ({"threads": 2}, 2, 1),
+        ({"threads": 2}, 1, 1),
+        ({}, 2, 1),
+        ({"threads": 2}, 3, 2),
+        ({"threads": 8}, 4, 3),
+        ({"threads": "all"}, 4, "all"),  # not for us to count
+    ],
+)
+def test_a_processor_is_left_to_a_program_that_makes_the_load(flags: Flags, processors: int, left: object) -> None:
+    launch = Launch(engine="llamacpp", model="m", algorithm="ngram", k=4, flags={**flags, "match": 3})
+    changed = beside_load(launch, processors)
+    assert changed.flags == {"threads": left, "match": 3}
