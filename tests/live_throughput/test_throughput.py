@@ -12,29 +12,18 @@ from typing import Any
 
 import pytest
 
-from spec_eval import shipped
 from tests import live
 from tests.live import spec_eval
 
 pytestmark = pytest.mark.skipif(not os.environ.get("SPEC_EVAL_AIPERF"), reason="SPEC_EVAL_AIPERF is not set")
 PROFILE = "glm-5.3-dflash2-preview:basic-t0:HumanEval"
 COUNTER = "vllm:generation_tokens_total"
-TINY = ("--repeats", "1", "--warmup", "2")
+LEVELS, ALL_LEVELS = (4,), (1, 4, 8, 16, 32, 64, 128)
 
 
-def recipe(name: str, folder: Path) -> Path:
-    """The shipped one, on one thread, so that AIPerf has processor time of its own."""
-    text = (shipped.folder("recipes") / f"{name}.toml").read_text(encoding="utf-8")
-    assert "threads = 2" in text
-    path = folder / f"{name}.toml"
-    path.write_text(text.replace("threads = 2", "threads = 1"), encoding="utf-8")
-    return path
-
-
-def short_prompts(folder: Path) -> Path:
-    """A suite over `smoke`: reading a long prompt takes one thread longer than answering."""
-    path = folder / "short.toml"
-    path.write_text(
+def matrix(folder: Path) -> Path:
+    """A drafter and the baseline on the embedded engine, over prompts that one thread reads in no time."""
+    (folder / "short.toml").write_text(
         """schema_version = 1
 name = "throughput-smoke"
 title = "Smoke"
@@ -45,18 +34,27 @@ max_tokens = 24
 [window]
 concurrency = [1, 4]
 warmup_s = 2
-duration_s = 12
+duration_s = 10
+""",
+        encoding="utf-8",
+    )
+    path = folder / "two.toml"
+    path.write_text(
+        """schema_version = 1
+name = "two"
+[[arms]]
+recipes = ["smollm2-ngram", "smollm2-none"]
+engines = ["llamacpp"]
+suites = ["short.toml"]
 """,
         encoding="utf-8",
     )
     return path
 
 
-def run(*arguments: str, cwd: Path) -> tuple[Path, list[dict[str, Any]]]:
-    done = spec_eval("run", *arguments, "--out", str(cwd / "results"), cwd=cwd)
-    (line,) = done.stdout.splitlines()
-    cells = (Path(line) / "cells.jsonl").read_text(encoding="utf-8").splitlines()
-    return Path(line), [json.loads(cell) for cell in cells]
+def cells(folder: Path) -> list[dict[str, Any]]:
+    """The lines of its cells."""
+    return [json.loads(line) for line in (folder / "cells.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def native(folder: Path, cell: dict[str, Any]) -> dict[str, Any]:
@@ -67,15 +65,13 @@ def native(folder: Path, cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_arm_with_drafts_and_one_without_are_drawn(tmp_path: Path) -> None:
-    folders = {}
-    for name in ("smollm2-ngram", "smollm2-none"):
-        folder, cells = run(
-            *(str(short_prompts(tmp_path)), "--serve", str(recipe(name, tmp_path)), "--engine", "llamacpp"),
-            cwd=tmp_path,
-        )
-        folders[name] = str(folder)
-        assert [(cell["concurrency"], cell["outcome"]) for cell in cells] == [(1, "ok"), (4, "ok")]
-        for cell in cells:
+    done = spec_eval("run", "--matrix", str(matrix(tmp_path)), cwd=tmp_path)
+    folders = done.stdout.splitlines()
+    assert ["ngram" in folder for folder in folders] == [True, False]
+    for folder in map(tmp_path.joinpath, folders):
+        lines = cells(folder)
+        assert [(cell["concurrency"], cell["outcome"]) for cell in lines] == [(1, "ok"), (4, "ok")]
+        for cell in lines:
             told = native(folder, cell)
             for metric in ("output_token_throughput_per_user", "output_token_throughput"):
                 assert cell["native"][metric]["avg"] == told[metric]["avg"] > 0
@@ -83,13 +79,13 @@ def test_an_arm_with_drafts_and_one_without_are_drawn(tmp_path: Path) -> None:
             drafts = cell["drafts"]
             assert (drafts["answers"], drafts["unknown_prompts"]) == (cell["requests"]["completed"], 0)
             assert drafts["requests"] == drafts["answers"]  # none without counters
-        assert (sum(cell["drafts"]["steps"] for cell in cells) > 0) == (name == "smollm2-ngram")
-    spec_eval("plot", *folders.values(), "-o", "plots", cwd=tmp_path)
+        assert (sum(cell["drafts"]["steps"] for cell in lines) > 0) == ("ngram" in folder.name)
+    spec_eval("plot", *folders, "-o", "plots", cwd=tmp_path)
     assert (tmp_path / "plots" / "throughput-smoke.png").read_bytes().startswith(b"\x89PNG")
     rows = (tmp_path / "plots" / "speed-up.csv").read_text(encoding="utf-8").splitlines()
     assert [row.split(",")[4] for row in rows[1:]] == ["1", "4"]
     spec_eval(
-        *("plot", *folders.values(), "-o", "by-aiperf", "--renderer", "aiperf"),
+        *("plot", *folders, "-o", "by-aiperf", "--renderer", "aiperf"),
         *("--aiperf", os.environ["SPEC_EVAL_AIPERF"]),
         cwd=tmp_path,
     )
@@ -130,7 +126,8 @@ class Watch:
         self._thread.join(15)
 
 
-def test_the_servers_window_is_what_an_emulator_counted(tmp_path: Path) -> None:
+def test_the_servers_window_is_what_an_emulator_counted(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    levels = ALL_LEVELS if pytestconfig.getoption("--long") else LEVELS
     argv = [sys.executable, "-m", "spec_eval", "serve", "emulator", "--like", "vllm", "--profile", PROFILE]
     argv += ["--timing", "gpu", "--draw", "random"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as emulator:
@@ -138,19 +135,29 @@ def test_the_servers_window_is_what_an_emulator_counted(tmp_path: Path) -> None:
             assert emulator.stdout is not None
             url = emulator.stdout.readline().strip()
             with Watch(url.removesuffix("/v1")) as watch:
-                folder, [cell] = run(
-                    *("throughput-humaneval", "--engine", "vllm", "--base-url", url, "--drafter", "played"),
-                    *("--concurrency", "4", "--duration", "6", *TINY, "--max-tokens", "400", *live.humaneval_rows()),
+                done = spec_eval(
+                    *("run", "throughput-humaneval", "--engine", "vllm", "--base-url", url, "--drafter", "played"),
+                    *("--concurrency", ",".join(map(str, levels)), "--duration", "6", "--warmup", "2"),
+                    *("--repeats", "1", "--max-tokens", "400", *live.humaneval_rows()),
                     cwd=tmp_path,
                 )
         finally:
             emulator.terminate()
-    assert cell["outcome"] == "ok"
-    start, end = cell["start_ns"], cell["end_ns"]
-    counted = (watch.at(end) - watch.at(start)) / ((end - start) / 1e9)
-    assert cell["server_window"]["tokens_per_second"] == pytest.approx(counted, rel=0.02)
-    assert cell["requests"]["dispatched"] == cell["requests"]["completed"] + cell["requests"]["dropped"]
-    told = native(folder, cell)["output_token_throughput"]["avg"]
-    share = 1 - told / cell["server_window"]["tokens_per_second"]
-    assert cell["dropped"] == {"share": pytest.approx(share), "basis": "tokens"}
+    folder = tmp_path / done.stdout.strip()
+    measured = cells(folder)
+    assert [(cell["concurrency"], cell["outcome"]) for cell in measured] == [(level, "ok") for level in levels]
+    for cell in measured:
+        start, end = cell["start_ns"], cell["end_ns"]
+        counted = (watch.at(end) - watch.at(start)) / ((end - start) / 1e9)
+        assert cell["server_window"]["tokens_per_second"] == pytest.approx(counted, rel=0.02)
+        told = native(folder, cell)
+        assert cell["native"].keys() >= {"output_token_throughput_per_user", "output_token_throughput"}
+        for name, kept in cell["native"].items():
+            assert kept == {key: told[name][key] for key in kept}
+            assert kept["avg"] == told[name]["avg"]
+        assert cell["requests"]["dispatched"] == cell["requests"]["completed"] + cell["requests"]["dropped"]
+        share = 1 - told["output_token_throughput"]["avg"] / cell["server_window"]["tokens_per_second"]
+        assert cell["dropped"] == {"share": pytest.approx(share), "basis": "tokens"}
     assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["synthetic"]
+    spec_eval("plot", str(folder), "-o", "plots", cwd=tmp_path)
+    assert (tmp_path / "plots" / "throughput-humaneval.png").read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 First of the files here, while no server of another test runs yet.
 """
 
+import json
 import os
 import re
 import time
@@ -86,6 +87,43 @@ def test_a_model_that_is_nowhere_is_told_in_one_line(tmp_path: Path) -> None:
     argv = ["--serve", "ngram", *ON_CPU[:-1], "nobody/no-such-model", "--out", str(tmp_path)]
     done = spec_eval("run", "smoke", *argv, cwd=tmp_path, code=4)
     assert "model not found: " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.long
+def test_both_arms_of_a_throughput_suite_are_measured_and_drawn(tmp_path: Path, humaneval: list[str]) -> None:
+    file = tmp_path / "speed.toml"
+    file.write_text(
+        f"""schema_version = 1
+name = "speed"
+
+[[arms]]
+recipes = ["ngram", "none"]
+engines = ["vllm"]
+hardware = ["cpu"]
+model = "{MODEL}"
+suites = ["throughput-humaneval"]
+"""
+    )
+    window = ("--concurrency", "1,4", "--duration", "20", "--warmup", "2", "--repeats", "2", "--max-tokens", "24")
+    done = spec_eval("run", "--matrix", str(file), *window, *humaneval, cwd=tmp_path, timeout=1800)
+    folders = done.stdout.splitlines()
+    assert len(folders) == 2
+    for folder, drafts in zip(folders, (True, False), strict=True):
+        lines = (tmp_path / folder / "cells.jsonl").read_text(encoding="utf-8").splitlines()
+        cells = [json.loads(line) for line in lines]
+        order = [(1, 1), (4, 1), (1, 2), (4, 2)]
+        assert [(cell["concurrency"], cell["repeat"], cell["outcome"]) for cell in cells] == [(*c, "ok") for c in order]
+        for cell in cells:
+            export = tmp_path / folder / cell["folder"] / "profile_export_aiperf.json"
+            told = json.loads(export.read_text(encoding="utf-8"))
+            for metric in ("output_token_throughput_per_user", "output_token_throughput"):
+                assert cell["native"][metric]["avg"] == told[metric]["avg"] > 0
+            assert cell["dropped"]["basis"] == "tokens"  # vLLM counts tokens as they come
+            assert (cell["drafts"]["steps"] > 0) == drafts
+            assert cell["drafts"]["requests"] == (cell["drafts"]["answers"] if drafts else 0)
+    spec_eval("plot", *folders, "-o", "plots", cwd=tmp_path)
+    rows = (tmp_path / "plots" / "speed-up.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split(",")[4] for row in rows[1:]] == ["1", "4"]
 
 
 def _gone(log: str) -> bool:
