@@ -26,6 +26,11 @@ def loads(text: str | bytes) -> Any:
     return value
 
 
+def is_version(value: object, version: int) -> bool:
+    """Whether a file's `schema_version` is that one: 1.0 and true are equal to 1, and nobody's version."""
+    return type(value) is int and value == version
+
+
 def _may_be_deep(text: str | bytes) -> bool:
     """Counting brackets, those in texts among them, settles nearly all."""
     if isinstance(text, str):

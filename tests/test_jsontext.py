@@ -46,3 +46,8 @@ def test_bytes_of_another_encoding_are_told_as_that() -> None:
 def test_half_a_surrogate_pair_is_kept() -> None:
     assert jsontext.loads('"\\ud800"') == "\ud800"
     assert jsontext.loads(b'"\\ud83d\\ude00"') == "\U0001f600"
+
+
+def test_what_only_equals_a_version_is_none() -> None:
+    assert jsontext.is_version(1, 1)
+    assert not any(jsontext.is_version(other, 1) for other in (True, 1.0, "1", None, 2, 0))
