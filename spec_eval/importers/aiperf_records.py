@@ -114,7 +114,7 @@ def _record(entry: Entry, unit: tuple[str, int, int], dataset: str, reader: Read
         _recall(answer, metrics, entry.start_ns)
         counted = _kept_counters(entry.source.get("spec_decode_acceptance"), reader, answer.usage)
     end = metadata.get("request_end_ns")
-    return answers.record(
+    return answers.answered(
         answer,
         failure,
         dataset=dataset,

@@ -8,6 +8,7 @@ from typing import Any
 
 from spec_eval import jsontext
 from spec_eval.drivers.answer import Answer, is_context_limit
+from spec_eval.drivers.outcome import http_failure, outcome, record
 from spec_eval.engines import Reading
 from spec_eval.engines.endpoint import head
 from spec_eval.prompts import rows
@@ -50,14 +51,13 @@ def synthetic(path: Path, answered: Sequence[Answered]) -> str | None:
     return f"{path.name}: {marked} of {len(answered)} answers bear an emulator's mark" if marked else None
 
 
-def record(
+def answered(
     answer: Answer,
     failure: str | None,
     *,
     dataset: str,
     prompt_id: str,
     category: str,
-    cell_id: str | None = None,
     turn: int = 0,
     repeat: int = 0,
     start_ns: int | None = None,
@@ -65,40 +65,12 @@ def record(
     prompt_tokens: int | None = None,
     counted: Reading | None = None,
 ) -> Answered:
-    """The record of `answer`, in the cell named like its data set if no other is given.
-
-    failure: why it cannot be used, "reason" or "reason: detail", or null. prompt_tokens stands in where the server
-    gave no count. counted: its counters, where the source keeps them beside the answer's events.
-    """
-    reading = (counted or answer.reader.reading()) if failure is None else None
-    served = answer.count("prompt_tokens")
-    made = RequestRecord(
-        cell_id=cell_id or dataset,
-        dataset=dataset,
-        prompt_id=prompt_id,
-        category=category,
-        subcategory=None,
-        turn=turn,
-        repeat=repeat,
-        seed_sent=None,
-        attempt=1,
-        status="failed" if failure else "ok",
-        failure_reason=failure,
-        finish_reason=answer.finish_reason,
-        start_ns=start_ns,
-        first_token_ns=answer.first_token_ns,
-        end_ns=end_ns,
-        prompt_tokens=served if served is not None else prompt_tokens,
-        cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
-        completion_tokens=answer.count("completion_tokens"),
-        reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
-        text="".join(answer.text) if answer.received and (failure is None or answer.text) else None,
-        reasoning_text="".join(answer.reasoning) or None,
-        counters=reading.counters if reading else None,
-        no_counters_reason=reading.reason if reading else None,
-        raw_counters=reading.raw if reading else None,
+    """The record of `answer`, in the cell named like its data set; the rest is as `outcome` takes it."""
+    found = outcome(answer, failure, start_ns=start_ns, end_ns=end_ns, prompt_tokens=prompt_tokens, counted=counted)
+    made = record(
+        found, cell_id=dataset, dataset=dataset, prompt_id=prompt_id, category=category, turn=turn, repeat=repeat
     )
-    return Answered(made, answer.emulated)
+    return Answered(made, found.emulated)
 
 
 def failure(error: object, status: object) -> str | None:
@@ -110,10 +82,10 @@ def failure(error: object, status: object) -> str | None:
     code = int(status) if isinstance(status, str) and status.isdigit() else status or None
     if error:
         text = head(str(error.get("message", error) if isinstance(error, dict) else error))
+        if isinstance(code, int) and code != 200:
+            return http_failure(code, text)
         if is_context_limit(text):
             return f"context limit: {text}"
-        if isinstance(code, int) and code != 200:
-            return f"http {code}: {text}"
         return f"timeout: {text}" if _TIMEOUT.search(text) else text
     if code is not None and code != 200:
         return f"http {code}"

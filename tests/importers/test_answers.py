@@ -23,24 +23,22 @@ BODY = {
 
 
 def test_answer_is_a_record_in_the_cell_of_its_data_set() -> None:
-    got = answers.record(
-        answer(BODY), None, dataset="set", prompt_id="p", category="c", turn=1, repeat=2, start_ns=5
-    ).record
-    assert (got.cell_id, got.dataset, got.unit) == ("set", "set", ("set", "p", 1, 2))
+    got = answers.answered(answer(BODY), None, dataset="set", prompt_id="p", category="c", turn=1, start_ns=5).record
+    assert (got.cell_id, got.dataset, got.unit) == ("set", "set", ("set", "p", 1, 0))
     assert (got.status, got.text, got.reasoning_text, got.finish_reason) == ("ok", "yes", "hm", "stop")
     assert (got.prompt_tokens, got.completion_tokens, got.reasoning_tokens, got.start_ns) == (7, 3, 1, 5)
     assert (got.counters, got.no_counters_reason) == (None, "no metrics object")
 
 
 def test_failed_answer_has_no_counters_and_no_reason_for_that() -> None:
-    got = answers.record(answer(), "http 500", dataset="set", prompt_id="p", category="c", prompt_tokens=9).record
+    got = answers.answered(answer(), "http 500", dataset="set", prompt_id="p", category="c", prompt_tokens=9).record
     assert (got.status, got.failure_reason, got.text, got.no_counters_reason) == ("failed", "http 500", None, None)
     assert got.prompt_tokens == 9
 
 
 def test_answer_that_nobody_kept_has_no_text_and_the_counters_that_are_given() -> None:
     kept = Reading(None, "not kept", {"raw": 1})
-    got = answers.record(answer(), None, dataset="set", prompt_id="p", category="c", counted=kept).record
+    got = answers.answered(answer(), None, dataset="set", prompt_id="p", category="c", counted=kept).record
     assert (got.status, got.text, got.no_counters_reason, got.raw_counters) == ("ok", None, "not kept", {"raw": 1})
 
 
