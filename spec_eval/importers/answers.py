@@ -11,6 +11,7 @@ from spec_eval.drivers.answer import Answer, is_context_limit
 from spec_eval.drivers.outcome import http_failure, outcome, record
 from spec_eval.engines import Reading
 from spec_eval.engines.endpoint import head
+from spec_eval.errors import UsageError
 from spec_eval.prompts import rows
 from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Point, PromptRef
@@ -59,7 +60,6 @@ def answered(
     prompt_id: str,
     category: str,
     turn: int = 0,
-    repeat: int = 0,
     start_ns: int | None = None,
     end_ns: int | None = None,
     prompt_tokens: int | None = None,
@@ -67,9 +67,7 @@ def answered(
 ) -> Answered:
     """The record of `answer`, in the cell named like its data set; the rest is as `outcome` takes it."""
     found = outcome(answer, failure, start_ns=start_ns, end_ns=end_ns, prompt_tokens=prompt_tokens, counted=counted)
-    made = record(
-        found, cell_id=dataset, dataset=dataset, prompt_id=prompt_id, category=category, turn=turn, repeat=repeat
-    )
+    made = record(found, cell_id=dataset, dataset=dataset, prompt_id=prompt_id, category=category, turn=turn)
     return Answered(made, found.emulated)
 
 
@@ -95,28 +93,26 @@ def failure(error: object, status: object) -> str | None:
 def json_lines(
     path: Path, aside: list[str], fault: Callable[[dict[str, Any]], str | None]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of every line of `path`; `fault` says what an object lacks, or null.
+    """(line number, object) of every line of `path`, one at a time; `fault` says what an object lacks, or null.
 
-    A torn last line goes to `aside`; UsageError names every other line that cannot be used.
+    A torn last line goes to `aside`; UsageError, at the end, names every other line that cannot be used.
     """
     problems: list[str] = []
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            text = line.removeprefix(b"\xef\xbb\xbf").strip()
-            if not text:
-                continue
-            try:
-                row = jsontext.loads(text)
-            except ValueError as error:
-                if not line.endswith(b"\n"):
-                    aside.append(f"{path.name}: torn last line set aside")
-                else:
-                    problems.append(f"line {number}: {'not UTF-8' if isinstance(error, UnicodeError) else 'not JSON'}")
-                continue
-            if lack := fault(row if isinstance(row, dict) else {}):
-                problems.append(f"line {number}: {lack}")
-                continue
-            yield number, row
+    for place, line in enumerate(jsontext.read_lines(path)):
+        if isinstance(line, jsontext.Row):
+            if lack := fault(line.value):
+                problems.append(f"line {line.number}: {lack}")
+            else:
+                yield line.number, line.value
+        elif line.torn:
+            aside.append(f"{path.name}: torn last line set aside")
+        elif line.unfinished and place == 0:
+            # An object over several lines; all of its other lines would be named as well.
+            raise UsageError(
+                f"{path}: line {line.number} ends within a JSON value; write one object a line, as `jq -c .` does"
+            )
+        else:
+            problems.append(f"line {line.number}: {line.problem}")
     rows.refuse(str(path), problems, "mend or remove these lines")
 
 

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,35 @@ def test_lines_that_cannot_be_used_are_named_together(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n{"b": 2}\nnope\n[1]\n{"a": 3')
     aside: list[str] = []
-    with pytest.raises(UsageError, match=r"line 3: no a; line 4: not JSON; line 5: no a; mend or remove"):
+    with pytest.raises(UsageError) as caught:
         list(answers.json_lines(path, aside, lambda row: None if "a" in row else "no a"))
+    assert str(caught.value) == (
+        f"{path}: line 3: no a; line 4: not JSON (Expecting value at column 1); line 5: not a JSON object; "
+        "mend or remove these lines"
+    )
     assert aside == ["lines.jsonl: torn last line set aside"]
+
+
+def test_lines_are_taken_before_the_file_is_known_to_be_good(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"a": 1}\nnope\n')
+    lines = answers.json_lines(path, [], lambda row: None)
+    assert next(lines) == (1, {"a": 1})
+    with pytest.raises(UsageError, match="line 2: not JSON"):
+        next(lines)
+
+
+@pytest.mark.parametrize("text", [json.dumps(BODY, indent=2), json.dumps([BODY], indent=1), '[{"a": 1},\n{"a": 2}]'])
+def test_value_over_several_lines_is_told_as_that(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text(f"\n{text}\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        list(answers.json_lines(path, [], lambda row: None))
+    assert str(caught.value) == (f"{path}: line 2 ends within a JSON value; write one object a line, as `jq -c .` does")
+
+
+def test_line_that_is_cut_within_a_text_is_no_value_over_several(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"a": "cut\n{"a": 1}\n')
+    with pytest.raises(UsageError, match=r"line 1: not JSON \(.*; mend or remove these lines"):
+        list(answers.json_lines(path, [], lambda row: None))
