@@ -8,6 +8,7 @@ from typing import Any
 
 from spec_eval.errors import NoVerdict, UsageError
 from spec_eval.guards import LEAST_COVERAGE
+from spec_eval.jsontext import is_version
 from spec_eval.pairs import Conversation, Side, Tally
 from spec_eval.records import is_count
 
@@ -70,7 +71,7 @@ def _word(name: str) -> str:
 def parse(content: Mapping[str, Any], path: Path) -> Side:
     """A baseline from its JSON; UsageError in one line where it is none, or another version's."""
     version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if not is_version(version, SCHEMA_VERSION):
         raise UsageError(
             f"{path}: baseline schema version {version!r}, this spec-eval reads {SCHEMA_VERSION}; "
             "make the baseline again, or use the version that wrote it"

@@ -3,7 +3,8 @@
 import asyncio
 from dataclasses import dataclass, replace
 
-from spec_eval.drivers.chat import ChatRequest, ChatResult, Timeouts, open_client, sampling_body
+from spec_eval.drivers.chat import ChatRequest, Timeouts, open_client, sampling_body
+from spec_eval.drivers.outcome import Outcome
 from spec_eval.engines import Engine
 from spec_eval.engines.base import Identity
 from spec_eval.engines.endpoint import Endpoint
@@ -114,7 +115,7 @@ def model_name(identity: Identity, wanted: str | None, endpoint: Endpoint) -> st
     return wanted
 
 
-async def _ask(endpoint: Endpoint, engine: Engine, model: str, k: int | None, cold_cache: bool) -> ChatResult:
+async def _ask(endpoint: Endpoint, engine: Engine, model: str, k: int | None, cold_cache: bool) -> Outcome:
     timeouts = Timeouts(connect=10.0, first_token=300.0)
     async with open_client(endpoint, engine, k=k, concurrency=1, timeouts=timeouts, cold_cache=cold_cache) as client:
         messages = ({"role": "user", "content": PROMPT},)

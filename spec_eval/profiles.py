@@ -12,6 +12,7 @@ from pathlib import Path
 
 from spec_eval import shipped, toml
 from spec_eval.errors import UsageError
+from spec_eval.jsontext import is_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _from_file(path: Path) -> Profile:
     positions = content.get("positions")
     if unknown := content.keys() - {"schema_version", "positions", "source"}:
         raise UsageError(f"{path}: unknown key {min(unknown)!r}; known keys: schema_version, positions, source")
-    if content.get("schema_version") != 1:
+    if not is_version(content.get("schema_version"), 1):
         raise UsageError(f"{path}: schema_version {content.get('schema_version')!r}; set `schema_version = 1`")
     if not isinstance(positions, list) or not positions or not all(type(p) in (float, int) for p in positions):
         raise UsageError(f"{path}: positions is not a list of shares; write it as [0.8, 0.6]")

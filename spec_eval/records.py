@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from spec_eval.jsontext import is_version
+
 SCHEMA_VERSION = 1
 OVERSIZED = "oversized"
 # No drafter proposes more in one step; a server that says so is not to be believed, nor tabled position by position.
@@ -121,7 +123,7 @@ class RequestRecord:
     def from_json(cls, row: Mapping[str, Any]) -> "RequestRecord":
         """Inverse of `to_json`; ValueError names what does not fit."""
         version = row.get("schema_version")
-        if version != SCHEMA_VERSION:
+        if not is_version(version, SCHEMA_VERSION):
             raise ValueError(f"record schema version {version!r}, this spec-eval reads {SCHEMA_VERSION}")
         names = {field.name for field in fields(cls)}
         if missing := names - row.keys():

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spec_eval.errors import UsageError
+from spec_eval.jsontext import is_version
 
 SCHEMA_VERSION = 1
 
@@ -46,7 +47,7 @@ def tables(text: str, where: Path) -> dict[str, Any]:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where}: not TOML: {error}") from error
-    if raw.get("schema_version") != SCHEMA_VERSION:
+    if not is_version(raw.get("schema_version"), SCHEMA_VERSION):
         raise UsageError(
             f"{where}: schema_version {raw.get('schema_version')!r}, this spec-eval reads {SCHEMA_VERSION}; "
             f"set `schema_version = {SCHEMA_VERSION}` or install the version that wrote it"

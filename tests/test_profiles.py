@@ -114,6 +114,8 @@ def test_file_without_a_source_names_itself(tmp_path: Path) -> None:
     [
         ("positions = [0.5]", "schema_version None; set `schema_version = 1`"),
         ("schema_version = 2\npositions = [0.5]", "schema_version 2"),
+        ("schema_version = true\npositions = [0.5]", "schema_version True"),
+        ("schema_version = 1.0\npositions = [0.5]", "schema_version 1.0"),
         ("schema_version = 1", "positions is not a list of shares"),
         ("schema_version = 1\npositions = []", "positions is not a list of shares"),
         ("schema_version = 1\npositions = 0.5", "positions is not a list of shares"),

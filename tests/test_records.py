@@ -141,7 +141,7 @@ def test_lone_surrogates_and_line_separators_survive_json() -> None:
     assert through_json(record) == record
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 2, "1", 1.0, True, None])
 def test_record_of_another_schema_version_is_refused_with_its_number(version: object) -> None:
     with pytest.raises(ValueError, match=f"schema version {version!r}.*reads 1"):
         RequestRecord.from_json({**answered(GOOD).to_json(), "schema_version": version})

@@ -52,6 +52,8 @@ def test_a_description_has_settings_and_no_counters(tmp_path: Path) -> None:
         ("[1]", "no JSON object"),
         ('{"engine": "vllm"}', "none of its keys is a setting"),
         ('{"schema_version": 9}', "baseline schema version 9"),
+        ('{"schema_version": 1.0}', "baseline schema version 1.0"),
+        ('{"schema_version": true}', "baseline schema version True"),
         ("\udcff", "not whole JSON"),
         ('{"k": NaN}', "not whole JSON"),
         ("[" * 300, "not whole JSON"),

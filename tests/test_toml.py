@@ -76,7 +76,9 @@ def test_value_that_cannot_be_used_names_its_place(text: str, place: str) -> Non
     assert re.search(place, refusal(text))
 
 
-@pytest.mark.parametrize(("version", "shown"), [("2", "2"), ('"1"', "'1'"), ("1.5", "1.5")])
+@pytest.mark.parametrize(
+    ("version", "shown"), [("2", "2"), ('"1"', "'1'"), ("1.5", "1.5"), ("1.0", "1.0"), ("true", "True")]
+)
 def test_other_schema_version_is_refused_with_its_number(version: str, shown: str) -> None:
     with pytest.raises(UsageError, match=f"schema_version {shown}, this spec-eval reads 1; set `schema_version = 1`"):
         toml.parse(Pot, f"schema_version = {version}\nnonsense = 1", WHERE)

@@ -41,6 +41,7 @@ def import_(
     k: Annotated[
         int | None, typer.Option(min=1, max=MOST_DRAFTS, help="draft tokens a step, where the source does not tell")
     ] = None,
+    drafter: Annotated[str | None, typer.Option(help="the drafter's name, for the report")] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="the server verified only some drafts")] = False,
     out: Annotated[Path, typer.Option(help="where run folders go")] = Path("results"),
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
@@ -68,7 +69,15 @@ def import_(
         print(f"spec-eval: {note}", file=sys.stderr)
     command = command_line(context)
     folder = importing.keep(
-        imported, path, engine=adapter.name, k=k, adaptive=adaptive, out=out, command=command, max_failures=allowed
+        imported,
+        path,
+        engine=adapter.name,
+        k=k,
+        drafter=drafter,
+        adaptive=adaptive,
+        out=out,
+        command=command,
+        max_failures=allowed,
     )
     with contextlib.suppress(BrokenPipeError):
         say(str(folder.path))

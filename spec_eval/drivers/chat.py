@@ -16,8 +16,9 @@ import openai
 from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
 from openai.types.chat import ChatCompletionChunk
 
-from spec_eval.drivers.answer import Answer, AnswerError, is_context_limit
-from spec_eval.engines import Engine, Reading
+from spec_eval.drivers.answer import Answer, AnswerError
+from spec_eval.drivers.outcome import Outcome, http_failure, outcome
+from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint, head
 from spec_eval.prompts import Message
 from spec_eval.suite import Sampling
@@ -43,26 +44,6 @@ class ChatRequest:
     model: str
     messages: tuple[Message, ...]
     body: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ChatResult:
-    """What came back. failure: null, or "reason: detail". connected: whether the server could be reached at all."""
-
-    failure: str | None
-    attempt: int
-    start_ns: int
-    first_token_ns: int | None
-    end_ns: int
-    text: str | None
-    reasoning_text: str | None
-    finish_reason: str | None
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    completion_tokens: int | None
-    reasoning_tokens: int | None
-    reading: Reading | None
-    connected: bool = True
 
 
 def sampling_body(sampling: Sampling, seed: int | None) -> dict[str, Any]:
@@ -105,14 +86,22 @@ class ChatClient:
     _pulses: set[_Pulse] = field(default_factory=set)
     _clock_offset_ns: int = field(default_factory=lambda: time.time_ns() - time.monotonic_ns())
 
-    async def ask(self, request: ChatRequest) -> ChatResult:
+    async def ask(self, request: ChatRequest) -> Outcome:
         """Send until something is generated; never raises for what a server may do."""
         for attempt in range(1, self.attempts + 1):
             start_ns = self._now_ns()
             answer = Answer(self.engine.reader(self.k, nominal_drafts=self.nominal_drafts))
             failure, wait_s, connected = await self._try(request, answer, attempt)
             if failure is None or wait_s is None or attempt == self.attempts:
-                return self._result(answer, failure, attempt, start_ns, connected)
+                return outcome(
+                    answer,
+                    self.scrub(failure) if failure else None,
+                    attempt=attempt,
+                    start_ns=start_ns,
+                    end_ns=self._now_ns(),
+                    connected=connected,
+                    chain=self.chain,
+                )
             await asyncio.sleep(wait_s)
         raise AssertionError("the last attempt returns")
 
@@ -187,29 +176,6 @@ class ChatClient:
         finally:
             await response.aclose()
 
-    def _result(self, answer: Answer, failure: str | None, attempt: int, start_ns: int, connected: bool) -> ChatResult:
-        text, reasoning = "".join(answer.text), "".join(answer.reasoning)
-        return ChatResult(
-            failure=self.scrub(failure) if failure else None,
-            attempt=attempt,
-            start_ns=start_ns,
-            first_token_ns=answer.first_token_ns,
-            end_ns=self._now_ns(),
-            text=text if answer.received else None,
-            reasoning_text=reasoning or None,
-            finish_reason=answer.finish_reason,
-            prompt_tokens=answer.count("prompt_tokens"),
-            cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
-            completion_tokens=answer.count("completion_tokens"),
-            reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
-            reading=self._reading(answer) if failure is None else None,
-            connected=connected,
-        )
-
-    def _reading(self, answer: Answer) -> Reading:
-        reading = answer.reader.reading()
-        return reading if self.chain else reading.without_positions()
-
     def _now_ns(self) -> int:
         return time.monotonic_ns() + self._clock_offset_ns
 
@@ -280,9 +246,7 @@ def _status_failure(error: openai.APIStatusError) -> str:
     text = head(str(message if message is not None else error.response.text))
     if status in (401, 403):
         return f"http {status}: key refused; set the key in the variable that --api-key-env names"
-    if is_context_limit(text):
-        return f"context limit: {text}"
-    return f"http {status}: {text}"
+    return http_failure(status, text)
 
 
 def _retry_after(error: openai.APIStatusError, backoff: float) -> float | None:

@@ -5,9 +5,10 @@ import gc
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from spec_eval.drivers.chat import ChatClient, ChatRequest, ChatResult, sampling_body
+from spec_eval.drivers.chat import ChatClient, ChatRequest, sampling_body
+from spec_eval.drivers.outcome import Outcome, record
 from spec_eval.drivers.room import Room
 from spec_eval.prompts import Conversation, Message
 from spec_eval.records import OVERSIZED, RequestRecord, Unit
@@ -89,7 +90,7 @@ class _Strikes:
 
     last: str | None = None
 
-    def note(self, result: ChatResult) -> None:
+    def note(self, result: Outcome) -> None:
         self.count, self.last = (0, None) if result.connected else (self.count + 1, result.failure)
 
     def judge(self) -> None:
@@ -136,10 +137,10 @@ async def _turn(
 ) -> RequestRecord:
     """Ask, unless it would be in vain."""
     if failed:
-        return _record(job, conversation, turn, repeat, None, not_sent=EARLIER_TURN)
+        return _record(job, conversation, turn, repeat, Outcome(failure=EARLIER_TURN))
     if job.room is not None and (tokens := await job.room.too_long(history)) is not None:
         reason = f"{OVERSIZED}: {tokens} tokens, the server takes {job.room.limit}"
-        return replace(_record(job, conversation, turn, repeat, None, not_sent=reason), prompt_tokens=tokens)
+        return _record(job, conversation, turn, repeat, Outcome(failure=reason, prompt_tokens=tokens))
     result = await _ask(job, client, conversation, turn, repeat, history)
     strikes.note(result)
     return _record(job, conversation, turn, repeat, result)
@@ -159,24 +160,16 @@ def _sendable(text: str) -> str:
 
 async def _ask(
     job: Job, client: ChatClient, conversation: Conversation, turn: int, repeat: int, history: list[Message]
-) -> ChatResult:
+) -> Outcome:
     seed = None if job.seed is None else request_seed(job.seed, conversation.prompt_id, turn, repeat)
     return await client.ask(ChatRequest(job.model, tuple(history), sampling_body(job.sampling, seed)))
 
 
-def _record(
-    job: Job,
-    conversation: Conversation,
-    turn: int,
-    repeat: int,
-    result: ChatResult | None,
-    *,
-    not_sent: str | None = None,
-) -> RequestRecord:
-    """Of an answer, or of a turn that was `not_sent` for that reason."""
-    sent = result is not None and job.seed is not None
-    reading = result.reading if result else None
-    return RequestRecord(
+def _record(job: Job, conversation: Conversation, turn: int, repeat: int, result: Outcome) -> RequestRecord:
+    """Of an answer, or of a turn that was not sent."""
+    sent = job.seed is not None and result.attempt > 0
+    return record(
+        result,
         cell_id=job.cell_id,
         dataset=job.dataset,
         prompt_id=conversation.prompt_id,
@@ -185,22 +178,6 @@ def _record(
         turn=turn,
         repeat=repeat,
         seed_sent=request_seed(job.seed or 0, conversation.prompt_id, turn, repeat) if sent else None,
-        attempt=result.attempt if result else 0,
-        status="not_sent" if result is None else ("failed" if result.failure else "ok"),
-        failure_reason=not_sent if result is None else result.failure,
-        finish_reason=result.finish_reason if result else None,
-        start_ns=result.start_ns if result else None,
-        first_token_ns=result.first_token_ns if result else None,
-        end_ns=result.end_ns if result else None,
-        prompt_tokens=result.prompt_tokens if result else None,
-        cached_tokens=result.cached_tokens if result else None,
-        completion_tokens=result.completion_tokens if result else None,
-        reasoning_tokens=result.reasoning_tokens if result else None,
-        text=result.text if result else None,
-        reasoning_text=result.reasoning_text if result else None,
-        counters=reading.counters if reading else None,
-        no_counters_reason=reading.reason if reading else None,
-        raw_counters=reading.raw if reading else None,
     )
 
 

@@ -16,7 +16,7 @@ from spec_eval import jsontext
 from spec_eval.engines import Engine
 from spec_eval.errors import UsageError
 from spec_eval.importers import aiperf_records, answers
-from spec_eval.importers.aiperf_records import RAW, RECORDS, Reader, differs, table, tables
+from spec_eval.importers.aiperf_records import RAW, RECORDS, SAMPLING, Reader, table, tables
 from spec_eval.importers.answers import Imported
 from spec_eval.prompts import rows
 from spec_eval.prompts.build import NO_CATEGORY
@@ -26,7 +26,6 @@ from spec_eval.suite import Sampling
 
 VERSION = "0.13"
 SUMMARY = "profile_export_aiperf.json"
-_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty")
 
 
 def read(path: Path, engine: Engine, *, k: int | None = None, nominal_drafts: bool = False) -> Imported:
@@ -79,12 +78,11 @@ class _Run:
         self.files = {path.relative_to(root).as_posix(): rows.sha256(path) for path in present}
         named = _text(next(iter(tables(self.config.get("datasets"))), {}).get("path"))
         self.dataset = Path(named).stem if named else folder.resolve().name
-        found = aiperf_records.entries(folder, aside)
-        self.payloads = [table(entry.raw.get("payload")) for entry in found if entry.raw]
-        self.answered = list(aiperf_records.records(found, self.dataset, reader))
+        found = aiperf_records.records(aiperf_records.entries(folder, aside), self.dataset, reader)
+        self.asked = [one.asked for one in found if one.asked is not None]
+        self.answered = [one.answered for one in found]
         self.records = [one.record for one in self.answered]
-        differ = sum(differs(entry, record.counters) for entry, record in zip(found, self.records, strict=True))
-        self.notes = list(self._notes(differ))
+        self.notes = list(self._notes(sum(one.differs for one in found)))
 
     def _notes(self, differ: int) -> Iterable[str]:
         if self.version is not None and not f"{self.version}.".startswith(f"{VERSION}."):
@@ -124,8 +122,8 @@ class _Run:
     def _sampling(self) -> Sampling:
         """As every request had it, or as AIPerf was told; null where neither says so."""
         extra = table(table(self.config.get("endpoint")).get("extra"))
-        told = self.payloads or [extra]
-        fields: dict[str, Any] = {name: _only(_plain(one.get(name)) for one in told) for name in _SAMPLING}
+        told = self.asked or [extra]
+        fields: dict[str, Any] = {name: _only(_plain(one.get(name)) for one in told) for name in SAMPLING}
         limits = (one.get("max_completion_tokens", one.get("max_tokens")) for one in told)
         fields["max_tokens"] = _only(map(_plain, limits))
         fields["thinking"] = _only(

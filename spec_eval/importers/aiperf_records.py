@@ -1,6 +1,6 @@
 """The records of one AIPerf run, and what each says of its request."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ from spec_eval.engines import Engine, Reading
 from spec_eval.importers import answers
 from spec_eval.importers.answers import Answered
 from spec_eval.prompts.build import NO_CATEGORY
-from spec_eval.records import MOST_DRAFTS, SpecCounters, is_count
+from spec_eval.records import MOST_DRAFTS, RequestRecord, SpecCounters, is_count
 
 RECORDS, RAW = "profile_export.jsonl", "profile_export_raw.jsonl"
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty")
+_MORE_ASKED = ("max_completion_tokens", "max_tokens", "chat_template_kwargs")
 # A year: what is longer, or infinite, is no time that anybody waited.
 _LONGEST_WAIT_MS = 366 * 24 * 3600 * 1000
 _NOT_KEPT = "AIPerf kept no counters: the server sent none, or took no verification step"
@@ -34,8 +36,9 @@ class Reader:
 
 @dataclass(frozen=True)
 class Entry:
-    """One request: its record, and its raw record; null where that was not exported."""
+    """One request, its key in both files: its record, and its raw record; null where that was not exported."""
 
+    key: str
     kept: dict[str, Any] | None
     raw: dict[str, Any] | None
 
@@ -57,26 +60,58 @@ class Entry:
         return start
 
 
-def entries(folder: Path, aside: list[str]) -> list[Entry]:
-    """Every request of the profiling phase, in the order of their start; `aside` gets what was left out."""
-    kept, raw = (_profiled(folder / name, aside) for name in (RECORDS, RAW))
-    both = [Entry(kept.get(request), raw.get(request)) for request in dict.fromkeys((*kept, *raw))]
-    return sorted(both, key=lambda entry: entry.start_ns)
+@dataclass(frozen=True)
+class Request:
+    """What is kept of an entry.
+
+    answered: its record. instance: tells apart the times at which AIPerf had the same conversation. asked: the
+    sampling settings that it carried; null where it has no raw record. differs: whether AIPerf read other counters
+    than we do, out of the same raw answer.
+    """
+
+    answered: Answered
+    instance: str
+    asked: dict[str, Any] | None
+    differs: bool
+
+    @property
+    def record(self) -> RequestRecord:
+        """Without whether it was emulated."""
+        return self.answered.record
 
 
-def records(found: Sequence[Entry], dataset: str, reader: Reader) -> Iterator[Answered]:
-    """One for each entry, in the cell named like the data set."""
-    for entry, unit in zip(found, _units(found), strict=True):
-        yield _record(entry, unit, dataset, reader)
+def entries(folder: Path, aside: list[str]) -> Iterator[Entry]:
+    """Every request of the profiling phase, those with a raw record first; `aside` gets what was left out.
+
+    A raw record holds every chunk, and the file of all of them may be larger than the memory: it is read as far as
+    entries are taken, and no raw record is kept.
+    """
+    kept = {key: _without_lists(row) for key, row in _profiled(folder / RECORDS, aside)}
+    paired = set()
+    for key, raw in _profiled(folder / RAW, aside):
+        paired.add(key)
+        yield Entry(key, kept.get(key), raw)
+    for key, row in kept.items():
+        if key not in paired:
+            yield Entry(key, row, None)
 
 
-def _profiled(path: Path, aside: list[str]) -> dict[str, dict[str, Any]]:
-    """By request id, or by line where a record has none."""
+def records(found: Iterable[Entry], dataset: str, reader: Reader) -> list[Request]:
+    """One for each key, in the order of their start and in the cell named like the data set.
+
+    Each entry is read and dropped before the next is taken. Of two with one key the later counts.
+    """
+    made = {entry.key: _request(entry, dataset, reader) for entry in found}
+    return _numbered(sorted(made.values(), key=lambda one: one.record.start_ns or 0))
+
+
+def _profiled(path: Path, aside: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(request id, row), or the line's number where a record has none."""
     if not path.is_file():
-        return {}
-    lines = answers.json_lines(path, aside, _fault)
-    profiling = ((n, row) for n, row in lines if row["metadata"].get("benchmark_phase") == "profiling")
-    return {str(row["metadata"].get("x_request_id") or n): row for n, row in profiling}
+        return
+    for number, row in answers.json_lines(path, aside, _fault):
+        if row["metadata"].get("benchmark_phase") == "profiling":
+            yield str(row["metadata"].get("x_request_id") or number), row
 
 
 def _fault(row: dict[str, Any]) -> str | None:
@@ -88,19 +123,25 @@ def _fault(row: dict[str, Any]) -> str | None:
     return None if metadata.get("turn_index") is None or is_count(metadata["turn_index"]) else "no turn_index"
 
 
-def _units(found: Sequence[Entry]) -> Iterator[tuple[str, int, int]]:
-    """(conversation, turn, repeat): AIPerf has a conversation anew when its data run out, or by chance."""
+def _without_lists(row: dict[str, Any]) -> dict[str, Any]:
+    """A record whose metrics are single values: the times of all chunks are of no use here."""
+    metrics = table(row.get("metrics"))
+    single = {name: one for name, one in metrics.items() if not isinstance(table(one).get("value"), list)}
+    return row | {"metrics": single}
+
+
+def _numbered(found: Sequence[Request]) -> list[Request]:
+    """With their repeats: AIPerf has a conversation anew when its data run out, or by chance."""
     seen: dict[str, dict[str, int]] = {}
-    for entry in found:
-        session = entry.metadata.get("session_num")
-        conversation = str(entry.metadata.get("conversation_id") or f"session {session}")
-        instances = seen.setdefault(conversation, {})
-        repeat = instances.setdefault(str(entry.metadata.get("x_correlation_id") or session), len(instances))
-        turn: int = entry.metadata.get("turn_index") or 0
-        yield conversation, turn, repeat
+    numbered = []
+    for one in found:
+        instances = seen.setdefault(one.record.prompt_id, {})
+        record = replace(one.record, repeat=instances.setdefault(one.instance, len(instances)))
+        numbered.append(replace(one, answered=replace(one.answered, record=record)))
+    return numbered
 
 
-def _record(entry: Entry, unit: tuple[str, int, int], dataset: str, reader: Reader) -> Answered:
+def _request(entry: Entry, dataset: str, reader: Reader) -> Request:
     """Out of the raw record where there is one."""
     metadata, metrics, raw = entry.metadata, table(entry.source.get("metrics")), entry.raw
     answer, counted = reader.answer(), None
@@ -113,20 +154,29 @@ def _record(entry: Entry, unit: tuple[str, int, int], dataset: str, reader: Read
     elif raw is None:
         _recall(answer, metrics, entry.start_ns)
         counted = _kept_counters(entry.source.get("spec_decode_acceptance"), reader, answer.usage)
-    end = metadata.get("request_end_ns")
-    return answers.record(
+    end, session = metadata.get("request_end_ns"), metadata.get("session_num")
+    made = answers.answered(
         answer,
         failure,
         dataset=dataset,
-        prompt_id=unit[0],
+        prompt_id=str(metadata.get("conversation_id") or f"session {session}"),
         category=NO_CATEGORY,
-        turn=unit[1],
-        repeat=unit[2],
+        turn=metadata.get("turn_index") or 0,
         start_ns=entry.start_ns,
         end_ns=end if is_count(end) else None,
         prompt_tokens=_whole(metrics, "input_sequence_length"),
         counted=counted,
     )
+    return Request(
+        answered=made,
+        instance=str(metadata.get("x_correlation_id") or session),
+        asked=None if raw is None else _asked(table(raw.get("payload"))),
+        differs=_differs(entry, made.record.counters),
+    )
+
+
+def _asked(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: payload[name] for name in (*SAMPLING, *_MORE_ASKED) if name in payload}
 
 
 def _failure(entry: Entry) -> str | None:
@@ -200,7 +250,7 @@ def _dense(sparse: object) -> list[Any] | None:
     return [by_accepted.get(j, 0) for j in range(max(by_accepted, default=0) + 1)]
 
 
-def differs(entry: Entry, counters: SpecCounters | None) -> bool:
+def _differs(entry: Entry, counters: SpecCounters | None) -> bool:
     """Whether AIPerf read other counters than we do, out of the same raw answer."""
     spec = entry.source.get("spec_decode_acceptance") if entry.raw else None
     if counters is None or not isinstance(spec, dict):

@@ -8,8 +8,10 @@ from typing import Any
 
 from spec_eval import jsontext
 from spec_eval.drivers.answer import Answer, is_context_limit
+from spec_eval.drivers.outcome import http_failure, outcome, record
 from spec_eval.engines import Reading
 from spec_eval.engines.endpoint import head
+from spec_eval.errors import UsageError
 from spec_eval.prompts import rows
 from spec_eval.records import RequestRecord
 from spec_eval.store import Cell, Point, PromptRef
@@ -50,55 +52,23 @@ def synthetic(path: Path, answered: Sequence[Answered]) -> str | None:
     return f"{path.name}: {marked} of {len(answered)} answers bear an emulator's mark" if marked else None
 
 
-def record(
+def answered(
     answer: Answer,
     failure: str | None,
     *,
     dataset: str,
     prompt_id: str,
     category: str,
-    cell_id: str | None = None,
     turn: int = 0,
-    repeat: int = 0,
     start_ns: int | None = None,
     end_ns: int | None = None,
     prompt_tokens: int | None = None,
     counted: Reading | None = None,
 ) -> Answered:
-    """The record of `answer`, in the cell named like its data set if no other is given.
-
-    failure: why it cannot be used, "reason" or "reason: detail", or null. prompt_tokens stands in where the server
-    gave no count. counted: its counters, where the source keeps them beside the answer's events.
-    """
-    reading = (counted or answer.reader.reading()) if failure is None else None
-    served = answer.count("prompt_tokens")
-    made = RequestRecord(
-        cell_id=cell_id or dataset,
-        dataset=dataset,
-        prompt_id=prompt_id,
-        category=category,
-        subcategory=None,
-        turn=turn,
-        repeat=repeat,
-        seed_sent=None,
-        attempt=1,
-        status="failed" if failure else "ok",
-        failure_reason=failure,
-        finish_reason=answer.finish_reason,
-        start_ns=start_ns,
-        first_token_ns=answer.first_token_ns,
-        end_ns=end_ns,
-        prompt_tokens=served if served is not None else prompt_tokens,
-        cached_tokens=answer.count("cached_tokens", of="prompt_tokens_details"),
-        completion_tokens=answer.count("completion_tokens"),
-        reasoning_tokens=answer.count("reasoning_tokens", of="completion_tokens_details"),
-        text="".join(answer.text) if answer.received and (failure is None or answer.text) else None,
-        reasoning_text="".join(answer.reasoning) or None,
-        counters=reading.counters if reading else None,
-        no_counters_reason=reading.reason if reading else None,
-        raw_counters=reading.raw if reading else None,
-    )
-    return Answered(made, answer.emulated)
+    """The record of `answer`, in the cell named like its data set; the rest is as `outcome` takes it."""
+    found = outcome(answer, failure, start_ns=start_ns, end_ns=end_ns, prompt_tokens=prompt_tokens, counted=counted)
+    made = record(found, cell_id=dataset, dataset=dataset, prompt_id=prompt_id, category=category, turn=turn)
+    return Answered(made, found.emulated)
 
 
 def failure(error: object, status: object) -> str | None:
@@ -110,10 +80,10 @@ def failure(error: object, status: object) -> str | None:
     code = int(status) if isinstance(status, str) and status.isdigit() else status or None
     if error:
         text = head(str(error.get("message", error) if isinstance(error, dict) else error))
+        if isinstance(code, int) and code != 200:
+            return http_failure(code, text)
         if is_context_limit(text):
             return f"context limit: {text}"
-        if isinstance(code, int) and code != 200:
-            return f"http {code}: {text}"
         return f"timeout: {text}" if _TIMEOUT.search(text) else text
     if code is not None and code != 200:
         return f"http {code}"
@@ -123,28 +93,26 @@ def failure(error: object, status: object) -> str | None:
 def json_lines(
     path: Path, aside: list[str], fault: Callable[[dict[str, Any]], str | None]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of every line of `path`; `fault` says what an object lacks, or null.
+    """(line number, object) of every line of `path`, one at a time; `fault` says what an object lacks, or null.
 
-    A torn last line goes to `aside`; UsageError names every other line that cannot be used.
+    A torn last line goes to `aside`; UsageError, at the end, names every other line that cannot be used.
     """
     problems: list[str] = []
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            text = line.removeprefix(b"\xef\xbb\xbf").strip()
-            if not text:
-                continue
-            try:
-                row = jsontext.loads(text)
-            except ValueError as error:
-                if not line.endswith(b"\n"):
-                    aside.append(f"{path.name}: torn last line set aside")
-                else:
-                    problems.append(f"line {number}: {'not UTF-8' if isinstance(error, UnicodeError) else 'not JSON'}")
-                continue
-            if lack := fault(row if isinstance(row, dict) else {}):
-                problems.append(f"line {number}: {lack}")
-                continue
-            yield number, row
+    for place, line in enumerate(jsontext.read_lines(path)):
+        if isinstance(line, jsontext.Row):
+            if lack := fault(line.value):
+                problems.append(f"line {line.number}: {lack}")
+            else:
+                yield line.number, line.value
+        elif line.torn:
+            aside.append(f"{path.name}: torn last line set aside")
+        elif line.unfinished and place == 0:
+            # An object over several lines; all of its other lines would be named as well.
+            raise UsageError(
+                f"{path}: line {line.number} ends within a JSON value; write one object a line, as `jq -c .` does"
+            )
+        else:
+            problems.append(f"line {line.number}: {line.problem}")
     rows.refuse(str(path), problems, "mend or remove these lines")
 
 

@@ -51,7 +51,7 @@ def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nomi
         except (TypeError, AttributeError, KeyError) as error:
             raise UsageError(f"{where}: not a response body ({error}); captures hold what the server sent") from error
     local = row.get("prompt_tokens_local")
-    return answers.record(
+    return answers.answered(
         answer,
         failure,
         dataset=str(row.get("dataset") or "captures"),

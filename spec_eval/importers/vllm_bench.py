@@ -83,7 +83,8 @@ def read(path: Path, *, k: int | None = None, nominal_drafts: bool = False) -> I
 def _objects(path: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
     """One after another, with white space or nothing in between; floats as they are printed.
 
-    `notes` is told of one that is torn, which only the last can be: nothing can be read behind it.
+    `notes` is told of one that is torn, which only the last can be: nothing can be read behind it. UsageError where
+    there is something else than a result, or a comma between two.
     """
     try:
         text = path.read_text(encoding="utf-8-sig").strip()
@@ -98,6 +99,10 @@ def _objects(path: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             if number == 1:
                 raise UsageError(f"{path}: not JSON ({error}); {_WANTED}") from error
+            if text.startswith(","):
+                raise UsageError(
+                    f"{path}: a comma behind object {number - 1}; write results one after another, without commas"
+                ) from error
             notes.append(f"{path.name}: object {number} is torn ({error}): set aside with all that follows it")
             return
         if not isinstance(found, dict) or not {"completed", "num_prompts"} & found.keys():

@@ -10,7 +10,6 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -64,22 +63,10 @@ def refuse(source: str, problems: list[str], remedy: str = "mend or remove these
 def _json_lines(path: Path) -> Iterator[tuple[str, Row | Problem]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
-                if text:
-                    yield f"{path.name}: line {number}", _parse(text)
+            for line in jsontext.lines(stream, path.name):
+                yield line.where, Problem(line.problem) if isinstance(line, jsontext.Damaged) else line.value
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: {error}; copy the file again") from error
-
-
-def _parse(line: bytes) -> Row | Problem:
-    try:
-        row = jsontext.loads(line.decode())
-    except UnicodeDecodeError as error:
-        return Problem(f"not UTF-8 at byte {error.start + 1}")
-    except JSONDecodeError as error:
-        return Problem(f"not JSON ({error.msg} at column {error.colno})")
-    return row if isinstance(row, dict) else Problem("not a JSON object")
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Row | Problem]]:

@@ -17,12 +17,13 @@ def keep(
     *,
     engine: str,
     k: int | None,
+    drafter: str | None = None,
     adaptive: bool = False,
     out: Path,
     command: Sequence[str],
     max_failures: float = 0.05,
 ) -> RunFolder:
-    """Write it; the run is whole at once."""
+    """Write it; the run is whole at once. k, drafter, adaptive: as the user says; the files do not tell."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     name = path.resolve().name if path.is_dir() else path.stem
     folder = new_run_folder(out, f"imported-{name}-{engine}")
@@ -39,7 +40,7 @@ def keep(
         suite_text="",
         suite_sha256=None,
         overrides={},
-        target=Target(engine=engine, model=imported.model, drafter=None, k=k, adaptive=adaptive or None),
+        target=Target(engine=engine, model=imported.model, drafter=drafter, k=k, adaptive=adaptive or None),
         cells=_noted(imported),
         seed=None,
         max_failures=max_failures,

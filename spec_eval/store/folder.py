@@ -1,6 +1,5 @@
 """One run folder: its files by name, written and read."""
 
-import contextlib
 import json
 import os
 import re
@@ -95,9 +94,8 @@ class RunFolder:
         """By unit."""
         path = self.path / "grades.jsonl"
         try:
-            text = path.read_bytes() if path.is_file() else b""
-            lines = [jsontext.loads(line) for line in text.split(b"\n") if line]
-            return {(line["cell_id"], line["prompt_id"], line["turn"], line["repeat"]): line for line in lines}
+            rows = [_whole(line) for line in jsontext.read_lines(path)] if path.is_file() else []
+            return {(row["cell_id"], row["prompt_id"], row["turn"], row["repeat"]): row for row in rows}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path}: {error}; the file is damaged, without it grades are left out") from error
 
@@ -152,17 +150,20 @@ class RunFolder:
 
     def _session_lines(self) -> list[dict[str, Any]]:
         path = self.path / "sessions.jsonl"
-        lines = []
-        for line in path.read_bytes().split(b"\n") if path.is_file() else []:
-            with contextlib.suppress(ValueError):  # torn by a kill
-                lines.append(jsontext.loads(line))
-        return [line for line in lines if isinstance(line, dict)]
+        lines = jsontext.read_lines(path) if path.is_file() else ()
+        return [line.value for line in lines if isinstance(line, jsontext.Row)]  # else torn by a kill
 
     def _append_session(self, line: dict[str, Any]) -> None:
         path = self.path / "sessions.jsonl"
         torn = path.is_file() and not path.read_bytes().endswith(b"\n")
         with path.open("a", encoding="utf-8") as stream:
             stream.write(("\n" if torn else "") + json.dumps(line) + "\n")
+
+
+def _whole(line: jsontext.Row | jsontext.Damaged) -> dict[str, Any]:
+    if isinstance(line, jsontext.Damaged):
+        raise ValueError(f"line {line.number}: {line.problem}")
+    return line.value
 
 
 def kind_of(path: Path) -> str | None:
@@ -192,7 +193,7 @@ def read_model(path: Path, model: type[S]) -> S:
     """UsageError where the file is damaged, or of another schema version."""
     content = _content(path)
     version = content.get("schema_version")
-    if version != 1:
+    if not jsontext.is_version(version, 1):
         raise UsageError(f"{path}: schema version {version!r}, this spec-eval reads 1; use the version that wrote it")
     try:
         return model.model_validate(content)

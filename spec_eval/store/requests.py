@@ -65,37 +65,34 @@ def read_records(path: Path) -> Records:
     lines = 0
     if not path.is_file():
         return Records((), (), (), 0)
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                record = RequestRecord.from_json(_decode(line, number, path))
-            except ValueError as error:
-                torn = "torn last line" if not line.endswith(b"\n") else f"line {number} not readable ({error})"
-                aside.append(f"{path.name}: {torn} set aside")
-                continue
-            lines += 1
-            held = kept.get(record.unit)
-            if held is None or held.status != "ok":
-                kept[record.unit] = record
-            elif record.status == "ok":
-                doubles[record.unit] = None
+    for line in jsontext.read_lines(path):
+        if isinstance(line, jsontext.Damaged):
+            torn = f"{path.name}: torn last line set aside"
+            aside.append(torn if line.torn else f"{line.where} set aside: {line.problem}")
+            continue
+        _check_version(line, path)
+        try:
+            record = RequestRecord.from_json(line.value)
+        except ValueError as error:
+            aside.append(f"{line.where} set aside: {error}")
+            continue
+        lines += 1
+        held = kept.get(record.unit)
+        if held is None or held.status != "ok":
+            kept[record.unit] = record
+        elif record.status == "ok":
+            doubles[record.unit] = None
     return Records(tuple(kept.values()), tuple(aside), tuple(doubles), lines)
 
 
-def _decode(line: bytes, number: int, path: Path) -> dict[str, object]:
-    row = jsontext.loads(line)
-    if not isinstance(row, dict):
-        raise ValueError("not a JSON object")
-    version = row.get("schema_version")
-    if isinstance(version, int) and version != SCHEMA_VERSION:
+def _check_version(line: jsontext.Row, path: Path) -> None:
+    version = line.value.get("schema_version")
+    if isinstance(version, int | float) and not jsontext.is_version(version, SCHEMA_VERSION):
         # Not damage but another version's file: setting its lines aside one by one would hide a whole run.
         raise UsageError(
-            f"{path}: line {number} has schema version {version}, this spec-eval reads {SCHEMA_VERSION}; "
+            f"{path}: line {line.number} has schema version {version}, this spec-eval reads {SCHEMA_VERSION}; "
             "use the version that wrote it"
         )
-    return row
 
 
 def _encode(record: RequestRecord) -> bytes:

@@ -61,6 +61,16 @@ def test_standard_output_is_the_run_folder_and_nothing_else(taken: Callable[...,
     assert "(imported)" in (folder / "report.md").read_text(encoding="utf-8").splitlines()[0]
 
 
+def test_drafter_is_named_in_the_report_where_the_user_names_it(
+    taken: Callable[..., Shown], document: Callable[..., Any]
+) -> None:
+    code, out, err = taken(line("a", body([1, 2, 1])), more=("--drafter", "org/small-drafter"))
+    assert code == 0
+    assert "\ndrafter: org/small-drafter\n" in err
+    (run,) = document(out)["runs"]
+    assert run["drafter"] == "org/small-drafter"
+
+
 def test_pooled_figures_are_sums_divided_once(taken: Callable[..., Shown], document: Callable[..., Any]) -> None:
     # a short, lucky answer and a long, poor one in each category
     _, out, err = taken(

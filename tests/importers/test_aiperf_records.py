@@ -1,10 +1,12 @@
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spec_eval.engines import ENGINES
+from spec_eval.errors import UsageError
 from spec_eval.importers.aiperf_records import RAW, RECORDS, Reader, entries, records
 from spec_eval.records import RequestRecord, breach
 from tests.importers.test_aiperf import RECORDED, profiling, put, rows
@@ -196,7 +198,42 @@ def test_requests_come_in_the_order_of_their_start(tmp_path: Path) -> None:
     for line, start in zip(lines, (7, 3, 5, 1, 2, 6, 4), strict=True):
         line["metadata"]["request_start_ns"] = start
     put(tmp_path / RECORDS, lines)
-    assert [entry.start_ns for entry in entries(tmp_path, [])] == [1, 2, 3, 4, 5, 6, 7]
+    assert [one.record.start_ns for one in records(entries(tmp_path, []), "set", READER)] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_chunks_of_one_request_are_gone_before_the_next_is_read(tmp_path: Path) -> None:
+    raw = first(RAW)
+    raw["payload"]["messages"] = [{"role": "user", "content": "x" * 250_000}]
+    raw["responses"][1]["packets"].append({"name": "comment", "value": "y" * 250_000})
+    with (tmp_path / RAW).open("w", encoding="utf-8") as stream:
+        for number in range(40):
+            raw["metadata"] |= {"x_request_id": f"r{number}", "conversation_id": f"c{number}"}
+            stream.write(json.dumps(raw) + "\n")
+    assert (tmp_path / RAW).stat().st_size > 20_000_000
+    tracemalloc.start()
+    found = records(entries(tmp_path, []), "set", READER)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [one.record.status for one in found] == ["ok"] * 40
+    # A line of half a megabyte, its bytes and its text, the objects made of it, and those of the line before.
+    assert most < 6_000_000
+
+
+def test_raw_records_are_read_as_far_as_entries_are_taken(tmp_path: Path) -> None:
+    put(tmp_path / RAW, [first(RAW)], tail="broken\n")
+    found = entries(tmp_path, [])
+    assert next(found).start_ns == START
+    with pytest.raises(UsageError, match="line 2: not JSON"):
+        next(found)
+
+
+def test_request_that_stands_in_a_file_twice_is_one(tmp_path: Path) -> None:
+    earlier, later = first(RAW), first(RAW)
+    earlier["responses"] = earlier["responses"][:3]
+    put(tmp_path / RAW, [earlier, later])
+    put(tmp_path / RECORDS, [first(RECORDS), first(RECORDS)])
+    (found,) = records(entries(tmp_path, []), "set", READER)
+    assert (found.record.status, found.record.repeat) == ("ok", 0)
 
 
 @pytest.mark.parametrize("odd", ["soon", [1], -1, float("inf"), float("nan"), 2**63 - 1, 10**30, None])

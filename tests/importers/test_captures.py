@@ -189,8 +189,15 @@ def test_line_within_the_file_that_is_broken_refuses_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(path, VLLM)
     message = str(caught.value)
-    for problem in ("2: not JSON", "3: not UTF-8", "4: no request_id", "5: no request_id"):
+    for problem in ("2: not JSON", "3: not UTF-8", "4: not a JSON object", "5: no request_id"):
         assert f"line {problem}" in message
+
+
+def test_body_over_several_lines_is_told_as_that(tmp_path: Path) -> None:
+    path = tmp_path / "captures.jsonl"
+    path.write_text(json.dumps(line("r1", body([1, 1])), indent=2), encoding="utf-8")
+    with pytest.raises(UsageError, match="line 1 ends within a JSON value; write one object a line"):
+        read(path, VLLM)
 
 
 def test_mark_and_blank_lines_are_read_over(tmp_path: Path) -> None:

@@ -193,6 +193,14 @@ def test_torn_end_is_set_aside_and_the_rest_kept(tmp_path: Path) -> None:
     assert note.startswith("bench.json: object 2 is torn")
 
 
+@pytest.mark.parametrize("between", [",", " ,\n", "\n,"])
+def test_results_with_commas_between_lose_none_unseen(tmp_path: Path, between: str) -> None:
+    path = written(tmp_path, result(), result(max_concurrency=8), between=between)
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    assert str(caught.value) == (f"{path}: a comma behind object 1; write results one after another, without commas")
+
+
 @pytest.mark.parametrize(
     ("changes", "counts"),
     [

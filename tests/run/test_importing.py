@@ -72,6 +72,13 @@ def test_given_k_stands_in_the_plan(tmp_path: Path) -> None:
     assert kept(tmp_path, k=2).plan().target.k == 2
 
 
+def test_named_drafter_stands_in_the_plan(tmp_path: Path) -> None:
+    path = written(tmp_path, [line("a", body([1, 2, 1]))])
+    found = captures.read(path, ENGINES["vllm"])
+    folder = importing.keep(found, path, engine="vllm", k=None, drafter="org/d", out=tmp_path, command=("spec-eval",))
+    assert folder.plan().target.drafter == "org/d"
+
+
 def test_points_stand_in_the_manifest_and_requests_are_theirs(tmp_path: Path) -> None:
     path = bench_written(tmp_path, result())
     found = vllm_bench.read(path)

@@ -95,7 +95,7 @@ def test_damaged_plan_says_so(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["plan.json", "manifest.json"])
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 2, "1", 1.0, True, None])
 def test_unknown_schema_version_is_refused_with_its_number(tmp_path: Path, name: str, version: object) -> None:
     folder = run_folder(tmp_path, PLAN, RECORDS)
     path = folder.path / name

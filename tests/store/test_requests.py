@@ -102,7 +102,7 @@ def test_next_record_after_a_torn_line_begins_on_its_own(path: Path) -> None:
     read = read_records(path)
     assert (read.records, read.lines) == ((ONE, TWO), 2)
     (note,) = read.set_aside
-    assert "line 2 not readable" in note
+    assert "line 2 set aside: not JSON" in note
 
 
 def test_whole_last_line_without_its_end_is_read(path: Path) -> None:
@@ -138,13 +138,20 @@ def test_broken_line_is_set_aside_and_named(path: Path, broken: bytes) -> None:
     read = read_records(path)
     assert [r.prompt_id for r in read.records] == ["one", "three"]
     (note,) = read.set_aside
-    assert "requests.jsonl: line 2 not readable" in note
+    assert note.startswith("requests.jsonl: line 2 set aside: ")
 
 
 @pytest.mark.parametrize("version", [0, 2, 99])
 def test_other_schema_version_is_refused_with_its_number(path: Path, version: int) -> None:
     path.write_bytes(line(ONE) + line(TWO).replace(b'"schema_version": 1', b'"schema_version": %d' % version))
     with pytest.raises(UsageError, match=f"line 2 has schema version {version}, this spec-eval reads 1"):
+        read_records(path)
+
+
+@pytest.mark.parametrize(("version", "shown"), [("1.0", "1.0"), ("true", "True")])
+def test_version_that_only_equals_ours_is_refused(path: Path, version: str, shown: str) -> None:
+    path.write_bytes(line(ONE).replace(b'"schema_version": 1', b'"schema_version": ' + version.encode()))
+    with pytest.raises(UsageError, match=f"line 1 has schema version {shown}, this spec-eval reads 1"):
         read_records(path)
 
 
@@ -197,9 +204,7 @@ def test_a_line_nested_too_deeply_is_set_aside_and_no_other(path: Path) -> None:
     path.write_bytes(path.read_bytes() + deep + line(TWO))
     found = read_records(path)
     assert found.records == (ONE, TWO)
-    assert found.set_aside == (
-        "requests.jsonl: line 2 not readable (nested too deeply: line 1 column 1 (char 0)) set aside",
-    )
+    assert found.set_aside == ("requests.jsonl: line 2 set aside: not JSON (nested too deeply at column 1)",)
 
 
 def test_a_text_with_half_a_surrogate_pair_comes_back(path: Path) -> None:
