@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -126,24 +128,34 @@ class Watch:
         self._thread.join(15)
 
 
+@contextmanager
+def emulator(like: str, cwd: Path) -> Iterator[str]:
+    """One that keeps a GPU's time, at its URL."""
+    argv = [sys.executable, "-m", "spec_eval", "serve", "emulator", "--like", like, "--profile", PROFILE]
+    argv += ["--timing", "gpu", "--draw", "random"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=cwd) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def load(like: str, url: str, levels: Sequence[int], cwd: Path) -> Path:
+    """A run of short windows; its folder."""
+    done = spec_eval(
+        *("run", "throughput-humaneval", "--engine", like, "--base-url", url, "--drafter", "played"),
+        *("--concurrency", ",".join(map(str, levels)), "--duration", "6", "--warmup", "2", "--repeats", "1"),
+        *("--max-tokens", "400", *live.humaneval_rows()),
+        cwd=cwd,
+    )
+    return cwd / done.stdout.strip()
+
+
 def test_the_servers_window_is_what_an_emulator_counted(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     levels = ALL_LEVELS if pytestconfig.getoption("--long") else LEVELS
-    argv = [sys.executable, "-m", "spec_eval", "serve", "emulator", "--like", "vllm", "--profile", PROFILE]
-    argv += ["--timing", "gpu", "--draw", "random"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as emulator:
-        try:
-            assert emulator.stdout is not None
-            url = emulator.stdout.readline().strip()
-            with Watch(url.removesuffix("/v1")) as watch:
-                done = spec_eval(
-                    *("run", "throughput-humaneval", "--engine", "vllm", "--base-url", url, "--drafter", "played"),
-                    *("--concurrency", ",".join(map(str, levels)), "--duration", "6", "--warmup", "2"),
-                    *("--repeats", "1", "--max-tokens", "400", *live.humaneval_rows()),
-                    cwd=tmp_path,
-                )
-        finally:
-            emulator.terminate()
-    folder = tmp_path / done.stdout.strip()
+    with emulator("vllm", tmp_path) as url, Watch(url.removesuffix("/v1")) as watch:
+        folder = load("vllm", url, levels, tmp_path)
     measured = cells(folder)
     assert [(cell["concurrency"], cell["outcome"]) for cell in measured] == [(level, "ok") for level in levels]
     for cell in measured:
@@ -161,3 +173,16 @@ def test_the_servers_window_is_what_an_emulator_counted(pytestconfig: pytest.Con
     assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["synthetic"]
     spec_eval("plot", str(folder), "-o", "plots", cwd=tmp_path)
     assert (tmp_path / "plots" / "throughput-humaneval.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("like", ["sglang", "trtllm"])
+def test_counters_that_only_raw_records_hold_are_read(like: str, tmp_path: Path) -> None:
+    with emulator(like, tmp_path) as url:
+        [cell] = cells(load(like, url, LEVELS, tmp_path))
+    drafts = cell["drafts"]
+    assert (cell["outcome"], drafts["unknown_prompts"]) == ("ok", 0)
+    assert drafts["requests"] == drafts["answers"] == cell["requests"]["completed"] > 0
+    # The row's 4.8074, out of some 80 steps an answer drawn at random.
+    assert 1 + drafts["accepted"] / drafts["steps"] == pytest.approx(4.8074, abs=0.6)
+    assert cell["dropped"]["basis"] == "requests"  # tokens are counted at an answer's end, or not at all

@@ -9,30 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import live
 from tests.live_vllm.server import Drafter, Metrics, Server, serve
 
 Serve = Callable[..., AbstractContextManager[Server]]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="also what takes minutes more and is seldom broken")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: only with --long")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long"):
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
-
-
-@pytest.fixture(scope="session")
-def humaneval() -> list[str]:
-    return live.humaneval_rows()
 
 
 @dataclass
