@@ -179,3 +179,23 @@ def test_nominal_drafts_are_not_available_and_the_server_is_kept() -> None:
     assert (got.status, got.cause, got.requests) == ("not available", NotExact.NOMINAL_DRAFTS, None)
     assert got.server == {"steps": 7, "drafted": 12, "accepted": 6, "positions": [4, 2]}
     assert got.sentence() == f"not available: {got.reason}"
+
+
+def test_an_engine_without_counters_by_request_keeps_the_servers_sums() -> None:
+    before, after = (exposition(*sums, prefix="vllm:") for sums in ((1, 2, 1, 1), (4, 8, 3, 2, 1)))
+    got = reconcile(before, after, ENGINES["scrape"], [answered(None)], aborted=0)
+    assert (got.status, got.cause, got.requests) == ("not available", NotExact.SERVER_WIDE, None)
+    assert got.server == {"steps": 3, "drafted": 6, "accepted": 2, "positions": [1, 1]}
+
+
+def test_where_nobody_counted_a_step_and_a_request_failed_nothing_was_compared() -> None:
+    got = held_against(BEFORE, [failed()])
+    assert (got.status, got.cause) == ("not available", NotExact.NOTHING_MEASURED)
+    assert got.server == {"steps": 0, "drafted": 0, "accepted": 0, "positions": [0, 0]}
+    assert got.requests == {"steps": 0, "drafted": 0, "accepted": 0, "positions": []}
+
+
+def test_what_is_no_prometheus_text_is_unreadable() -> None:
+    got = held_against(exposition(1, 2, 1).replace(" 2\n", " 2.5\n"), RECORDS)
+    assert (got.status, got.cause) == ("not available", NotExact.UNREADABLE)
+    assert "/metrics is not readable" in str(got.reason)

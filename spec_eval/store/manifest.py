@@ -59,9 +59,16 @@ class Reconciliation(Stored):
         return value
 
     @classmethod
-    def unavailable(cls, cause: NotExact, reason: str, **sums: dict[str, Any] | None) -> "Reconciliation":
-        """Where nothing was compared; `sums` are of the one side that is known."""
-        return cls.model_validate({"status": "not available", "cause": cause, "reason": reason, **sums})
+    def unavailable(
+        cls,
+        cause: NotExact,
+        reason: str,
+        *,
+        server: dict[str, Any] | None = None,
+        requests: dict[str, Any] | None = None,
+    ) -> "Reconciliation":
+        """Where nothing was compared, with what is known of either side."""
+        return cls(status="not available", cause=cause, reason=reason, server=server, requests=requests)
 
     def sentence(self) -> str:
         """For people."""

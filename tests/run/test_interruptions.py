@@ -11,7 +11,7 @@ from spec_eval.errors import RunNotWhole, SpecEvalError
 from spec_eval.records import RequestRecord
 from spec_eval.render.progress import Progress
 from spec_eval.run import Finished, driving, serving
-from spec_eval.store import RequestLog, RunFolder
+from spec_eval.store import NotExact, RequestLog, RunFolder
 from tests.llamacpp_server import LlamaCppServer, Reply, write_suite
 from tests.run.driven import PROBE, for_prompts, names, start
 
@@ -95,7 +95,7 @@ def test_a_killed_run_is_gone_on_with_as_if_nothing_had_been(tmp_path: Path) -> 
     assert finished.shortfall is None
     manifest = finished.folder.manifest()
     assert manifest is not None
-    assert manifest.reconciliation.status == "not available"
+    assert (manifest.reconciliation.status, manifest.reconciliation.cause) == ("not available", NotExact.KILLED)
     assert "1 of 2 sessions were killed" in str(manifest.reconciliation.reason)
     assert len(folder.records().set_aside) == 1
 
