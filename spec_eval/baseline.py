@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from spec_eval.errors import NoVerdict, UsageError
-from spec_eval.guards import LEAST_COVERAGE
 from spec_eval.jsontext import is_version
 from spec_eval.pairs import Conversation, Side, Tally
 from spec_eval.records import is_count
+from spec_eval.rules import LEAST_COVERAGE
+from spec_eval.verdict import is_low
 
 SCHEMA_VERSION = 1
 KIND = "spec-eval baseline"
@@ -25,10 +26,10 @@ def text(side: Side) -> str:
     """
     if side.problem is not None:
         raise NoVerdict(f"{side.problem}; a baseline needs a whole run")
-    if side.measured < LEAST_COVERAGE * side.ok or not side.measured:
+    if is_low(side.measured, side.ok) or not side.measured:
         raise NoVerdict(
             f"{side.name}: {side.measured} of {side.ok} answers have usable counters, "
-            f"a baseline needs {LEAST_COVERAGE:.0%}; see its report"
+            f"a baseline needs {float(LEAST_COVERAGE):.0%}; see its report"
         )
     header = {
         "schema_version": SCHEMA_VERSION,

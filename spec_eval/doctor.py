@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from spec_eval.acceptance import kind
 from spec_eval.drivers.answer import Answer, AnswerError
 from spec_eval.drivers.chat import Timeouts, open_client, sampling_body
 from spec_eval.drivers.conversations import Job, drive
@@ -21,7 +22,7 @@ from spec_eval.probe import identify, model_name
 from spec_eval.prompts import Conversation
 from spec_eval.reconcile import reconcile
 from spec_eval.records import RequestRecord, breach
-from spec_eval.store import Reconciliation
+from spec_eval.store import NotExact, Reconciliation
 from spec_eval.suite import Sampling
 
 # Words that come again, since n-gram drafters propose from what was said before; and enough of them to fill a block of
@@ -180,6 +181,8 @@ def _findings(subject: _Subject, k: int | None) -> Iterator[Finding]:
     yield from _cache(subject, first)
 
 
+# Kinds of failure whose reason names the remedy itself.
+_KEY_REFUSED = ("http 401", "http 403")
 # What a failed answer's reason begins with, and what helps.
 _REMEDIES = (
     ("not an event stream", "give the server's own address as --base-url; something else answers there"),
@@ -193,7 +196,7 @@ _REMEDIES = (
 def _answers(first: RequestRecord) -> Finding:
     if first.status != "ok":
         reason = str(first.failure_reason)
-        message, _, remedy = reason.partition("; ") if "key refused" in reason else (reason, "", "")
+        message, _, remedy = reason.partition("; ") if kind(reason) in _KEY_REFUSED else (reason, "", "")
         remedy = remedy or next((text for start, text in _REMEDIES if reason.startswith(start)), "see the server's log")
         return Finding("answers", Status.FAIL, message, remedy)
     if first.completion_tokens is None:
@@ -341,7 +344,7 @@ def _agreement(subject: _Subject, before: str | None, first: RequestRecord) -> F
     if result.status == "differs":
         remedy = "keep other traffic, and other servers, off this address, then ask again"
         return Finding(check, Status.FAIL, reason, remedy)
-    if subject.engine.metrics_remedy in reason:
+    if result.cause is NotExact.NO_METRICS:
         return Finding(check, Status.WARN, "not compared: the server shows none", subject.engine.metrics_remedy)
     remedy = "none needed: runs measure by the answers' own counters, unchecked here"
     return Finding(check, Status.WARN, f"not compared: {reason}", remedy)

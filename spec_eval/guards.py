@@ -6,12 +6,13 @@ from enum import StrEnum
 
 from spec_eval import engines, signs
 from spec_eval.acceptance import Figures, Outcome, measured
-from spec_eval.reconcile import FOREIGN
+from spec_eval.counting import has_nominal_drafts, is_adaptive, is_server_wide, is_tree
+from spec_eval.loaded import LoadedRun
 from spec_eval.records import RequestRecord
 from spec_eval.stats import FEWEST_FOR_EXACT, FEWEST_FOR_INTERVAL
-from spec_eval.store import Manifest, Plan, Records
+from spec_eval.store import Manifest, NotExact, Plan, Records
+from spec_eval.verdict import NOT_WHOLE, Cause, Shortfall
 
-LEAST_COVERAGE = 0.95
 MANY_BY_LENGTH = 0.2
 MANY_ZERO_STEPS = 0.2
 SLOW_LOOP_MS = 50.0
@@ -62,15 +63,14 @@ class Warning:  # noqa: A001 # the field's word for it; the builtin is not used 
     remedy: str
 
 
-def run_warnings(
-    plan: Plan, manifest: Manifest | None, records: Records, outcome: Outcome, figures: Figures
-) -> list[Warning]:
-    """All that a reader of this run's figures must know."""
+def run_warnings(run: LoadedRun, figures: Figures, short: Sequence[Shortfall]) -> list[Warning]:
+    """All that a reader of this run's figures must know; `short` is the verdict on it."""
+    plan, manifest, records, outcome = run.plan, run.manifest, run.read, run.outcome
     found = [
-        *_whole(manifest, records, outcome),
+        *_whole(plan, records, short),
         *_answers(plan, outcome, figures),
         *_texts(plan, records.records),
-        *_counters(plan, manifest, outcome, records),
+        *_counters(run, short),
     ]
     if plan.standin:
         found.append(Warning(Code.STANDIN, "stand-in rows in place of a real set", "never report these under its name"))
@@ -90,12 +90,10 @@ def run_warnings(
     return found
 
 
-def _whole(manifest: Manifest | None, records: Records, outcome: Outcome) -> list[Warning]:
-    found = []
-    if manifest is None:
-        done = outcome.planned - outcome.not_sent
-        resume = "spec-eval run --resume with this run folder"
-        found.append(Warning(Code.INCOMPLETE, f"{done} of {outcome.planned} requests so far", resume))
+def _whole(plan: Plan, records: Records, short: Sequence[Shortfall]) -> list[Warning]:
+    # Without the run's path, which is nobody's business in a report that is shown around.
+    mend = "import it again" if plan.origin == "imported" else "spec-eval run --resume with this run folder"
+    found = [Warning(Code.INCOMPLETE, one.what, mend) for one in short if one.cause in NOT_WHOLE]
     found += [Warning(Code.SET_ASIDE, note, "nothing to do if the run was resumed since") for note in records.set_aside]
     if records.doubles:
         names = ", ".join(unit[1] for unit in records.doubles[:5])
@@ -182,33 +180,6 @@ def _kind_of_counters(plan: Plan, manifest: Manifest | None, figures: Figures) -
     return found
 
 
-def is_server_wide(plan: Plan) -> bool:
-    """Whether there is nothing by request: the engine counts none, or the run was imported from totals."""
-    return plan.server_wide or not engines.find(plan.target.engine).by_request
-
-
-def counts_by_request(plan: Plan) -> bool:
-    """Whether every answer is to carry counters."""
-    return plan.target.drafts and not is_server_wide(plan)
-
-
-def has_nominal_drafts(plan: Plan, figures: Figures) -> bool:
-    """Whether the rate is over a nominal count."""
-    return engines.find(plan.target.engine).nominal_drafted and bool(figures.drafted)
-
-
-def is_tree(manifest: Manifest | None) -> bool:
-    """As the server said."""
-    return manifest is not None and bool(manifest.server.get("tree"))
-
-
-def is_adaptive(plan: Plan, manifest: Manifest | None) -> bool:
-    """As the run's settings say, which know the server's word too; before they exist, as the plan says."""
-    if manifest is None:
-        return bool(plan.target.adaptive)
-    return any(settings.get("adaptive") for settings in manifest.settings.values())
-
-
 def _answers(plan: Plan, outcome: Outcome, figures: Figures) -> list[Warning]:
     found = []
     if outcome.failed:
@@ -234,9 +205,10 @@ def _answers(plan: Plan, outcome: Outcome, figures: Figures) -> list[Warning]:
     return found
 
 
-def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: Records) -> list[Warning]:
+def _counters(run: LoadedRun, short: Sequence[Shortfall]) -> list[Warning]:
+    plan, manifest, outcome = run.plan, run.manifest, run.outcome
     found = []
-    if outcome.coverage is not None and outcome.coverage < LEAST_COVERAGE and counts_by_request(plan):
+    if any(one.cause is Cause.LOW_COVERAGE for one in short):
         reasons = ", ".join(f"{n} {reason}" for reason, n in (outcome.no_counters_by | outcome.invalid_by).items())
         message = f"only {outcome.measured} of {outcome.ok} answers have usable counters ({reasons})"
         found.append(Warning(Code.LOW_COVERAGE, message, engines.find(plan.target.engine).remedy))
@@ -245,36 +217,16 @@ def _counters(plan: Plan, manifest: Manifest | None, outcome: Outcome, records: 
         found.append(
             Warning(Code.INVALID_COUNTERS, f"{outcome.invalid} answers left out: {reasons}", "check --engine and --k")
         )
-    ks = {c.k for _, c in measured(records.records) if c.steps}
+    ks = {c.k for _, c in measured(run.read.records) if c.steps}
     if len(ks) > 1:
         message = f"requests differ in k: {', '.join(map(str, sorted(ks)))}"
         found.append(Warning(Code.MIXED_K, message, "give --k, the draft tokens a step"))
     if manifest is not None and manifest.reconciliation.status == "differs":
-        reason = str(manifest.reconciliation.reason)
-        code = Code.FOREIGN_TRAFFIC if FOREIGN in reason else Code.UNRECONCILED
-        found.append(Warning(code, reason, "run again on a server of your own"))
+        foreign = manifest.reconciliation.cause is NotExact.FOREIGN_TRAFFIC
+        code = Code.FOREIGN_TRAFFIC if foreign else Code.UNRECONCILED
+        found.append(Warning(code, str(manifest.reconciliation.reason), "run again on a server of your own"))
     lag = max((s.loop_lag_p99_ms or 0.0 for s in manifest.sessions), default=0.0) if manifest else 0.0
     if lag > SLOW_LOOP_MS:
         message = f"the client's event loop was late by {lag:.0f} ms (p99): times to first token are only as exact"
         found.append(Warning(Code.SLOW_CLIENT, message, "give the client a core of its own, or lower --concurrency"))
     return found
-
-
-def shortfall(outcomes: Sequence[Outcome], max_failures: float, *, by_request: bool = True) -> str | None:
-    """Why a run does not count as whole, or None: failures above the allowance, or coverage below 95%.
-
-    An engine without counters by request covers none of its answers, and falls short of nothing by that.
-    """
-    sent, failed = sum(o.sent for o in outcomes), sum(o.failed for o in outcomes)
-    ok, measured = sum(o.ok for o in outcomes), sum(o.measured for o in outcomes)
-    if sent and failed / sent > max_failures:
-        return f"{failed} of {sent} requests failed, more than --max-failures {100 * max_failures:g}% allows"
-    if by_request and ok and measured / ok < LEAST_COVERAGE:
-        counted = f"{measured} of {ok} answers have usable counters"
-        return f"coverage {floored(measured, ok)} is below {LEAST_COVERAGE:.0%}: {counted}"
-    return None
-
-
-def floored(part: int, whole: int) -> str:
-    """A percentage with one decimal, cut and not rounded: what is short of a bound is never printed as the bound."""
-    return f"{1000 * part // whole / 10:.1f}%"

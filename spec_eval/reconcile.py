@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from functools import reduce
 
-from spec_eval.acceptance import measured
+from spec_eval.acceptance import at_least, measured
 from spec_eval.engines import Engine, scrape
 from spec_eval.engines.scrape import CounterReset, Totals, added, delta, parse
 from spec_eval.records import RequestRecord
-from spec_eval.store import Reconciliation, SessionEnd
-
-# The likely cause where nothing else explains a server that counted more.
-FOREIGN = "foreign traffic on the server"
+from spec_eval.store import NotExact, Reconciliation, SessionEnd
 
 
 def request_totals(records: Sequence[RequestRecord]) -> Totals | None:
@@ -19,7 +16,7 @@ def request_totals(records: Sequence[RequestRecord]) -> Totals | None:
     if any(c.histogram is None or c.drafted is None for c in counters):
         return None
     k = max((c.k for c in counters), default=0)
-    positions = tuple(sum(sum((c.histogram or ())[i:]) for c in counters) for i in range(1, k + 1))
+    positions = tuple(map(sum, zip(*(at_least(c, k) for c in counters), strict=True)))
     return Totals(
         steps=sum(c.steps for c in counters),
         drafted=sum(c.drafted or 0 for c in counters),
@@ -36,38 +33,32 @@ def reconcile(
     `aborted` requests were in flight when driving ended: the server counts them, no answer tells. Where the engine
     has no counters by request, there is nothing to compare, and the server's delta is what the run measures.
     """
+    unavailable = Reconciliation.unavailable
     if before is None or after is None:
-        return _not_available(f"the server showed no Prometheus counters; {engine.metrics_remedy}")
+        return unavailable(NotExact.NO_METRICS, f"the server showed no Prometheus counters; {engine.metrics_remedy}")
     try:
         server = _between(before, after, engine)
         if server is None:
-            return _not_available(_why_no_totals(before, after, engine))
+            return unavailable(NotExact.NO_TOTALS, _why_no_totals(before, after, engine))
     except CounterReset:
-        return _not_available("a counter went down: the server was restarted during the run")
+        return unavailable(NotExact.RESTARTED, "a counter went down: the server was restarted during the run")
     except (ValueError, KeyError) as error:
-        return _not_available(f"{engine.metrics_path} is not readable ({error})")
+        return unavailable(NotExact.UNREADABLE, f"{engine.metrics_path} is not readable ({error})")
+    counted = _table(server)
     if not engine.by_request:
-        reason = "no counters by request to compare the server's with"
-        return Reconciliation(status="not available", reason=reason, server=_table(server))
+        return unavailable(NotExact.SERVER_WIDE, "no counters by request to compare the server's with", server=counted)
     requests = request_totals(records)
     if requests is None:
-        return Reconciliation(
-            status="not available", reason="the requests know no exact draft counts", server=_table(server)
-        )
+        return unavailable(NotExact.NOMINAL_DRAFTS, "the requests know no exact draft counts", server=counted)
+    told = _table(requests)
     if not server.steps and not requests.steps and any(r.status == "failed" or r.counters is None for r in records):
-        return Reconciliation(
-            status="not available", reason="nothing was measured", server=_table(server), requests=_table(requests)
-        )
+        return unavailable(NotExact.NOTHING_MEASURED, "nothing was measured", server=counted, requests=told)
     longest = max(len(server.positions), len(requests.positions))
     same = (server.steps, server.drafted, server.accepted) == (requests.steps, requests.drafted, requests.accepted)
     if same and all(server.position(i) == requests.position(i) for i in range(longest)):
-        return Reconciliation(status="exact", reason=None, server=_table(server), requests=_table(requests))
-    return Reconciliation(
-        status="differs",
-        reason=_cause(server, requests, records, aborted),
-        server=_table(server),
-        requests=_table(requests),
-    )
+        return Reconciliation(status="exact", reason=None, server=counted, requests=told)
+    cause, reason = _cause(server, requests, records, aborted)
+    return Reconciliation(status="differs", cause=cause, reason=reason, server=counted, requests=told)
 
 
 def server_wide(ends: Sequence[SessionEnd]) -> Totals | None:
@@ -106,10 +97,6 @@ def _why_no_totals(before: str, after: str, engine: Engine) -> str:
     return f"{reason}; over the run it counted drafted {drafted}, accepted {accepted}{rate}"
 
 
-def _not_available(reason: str) -> Reconciliation:
-    return Reconciliation(status="not available", reason=reason)
-
-
 def _table(totals: Totals) -> dict[str, object]:
     return {
         "steps": totals.steps,
@@ -119,7 +106,7 @@ def _table(totals: Totals) -> dict[str, object]:
     }
 
 
-def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], aborted: int) -> str:
+def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], aborted: int) -> tuple[NotExact, str]:
     """The likely one, most certain first."""
     gap = (
         f"the server counted {server.steps} steps and {server.accepted} accepted, "
@@ -129,9 +116,10 @@ def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], a
     unread = sum(r.status == "ok" for r in records) - len(measured(records))
     again = sum(r.attempt > 1 for r in records)
     if not server.consistent:
-        return f"{gap}: the server's own positions do not add up to its accepted tokens"
+        return NotExact.INCONSISTENT, f"{gap}: the server's own positions do not add up to its accepted tokens"
     if server.steps < requests.steps:
-        return f"{gap}: likely a restart, or counters of another server behind the same address"
+        likely = "likely a restart, or counters of another server behind the same address"
+        return NotExact.SERVER_COUNTED_LESS, f"{gap}: {likely}"
     causes = [
         text
         for count, text in (
@@ -142,4 +130,6 @@ def _cause(server: Totals, requests: Totals, records: Sequence[RequestRecord], a
         )
         if count
     ]
-    return f"{gap}: likely {', '.join(causes) if causes else FOREIGN}"
+    if causes:
+        return NotExact.UNTOLD, f"{gap}: likely {', '.join(causes)}"
+    return NotExact.FOREIGN_TRAFFIC, f"{gap}: likely foreign traffic on the server"

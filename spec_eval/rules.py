@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from spec_eval import toml
 
 Metric = Literal["acceptance_length", "acceptance_rate", "position", "coverage"]
+# Of the answers that have usable counters: below it a run is not whole, and no gate passes.
 LEAST_COVERAGE = Fraction(95, 100)
 COVERAGE = "coverage>=95%"
 DEFAULT = ("acceptance_length:-2%", COVERAGE)

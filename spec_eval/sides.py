@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spec_eval import baseline, guards, jsontext, tables
+from spec_eval import baseline, counting, jsontext, loaded, tables
 from spec_eval.comparability import ANY_CELL, DESCRIBED, KEYS
 from spec_eval.errors import UsageError
 from spec_eval.pairs import Side, conversations
@@ -20,14 +20,14 @@ def load(path: Path) -> Side:
 
 def of_run(folder: RunFolder) -> Side:
     """A run folder; one that is not whole, or counts nothing by conversation, is named as such."""
-    report = tables.build(folder)
-    plan, outcome = report.plan, report.overall.outcome
-    manifest = report.manifest
+    run = loaded.load(folder)
+    (report,) = tables.views(run, None)
+    plan, outcome, manifest = run.plan, run.outcome, run.manifest
     return Side(
         name=plan.run_id,
         settings=manifest.settings if manifest else {},
         facts=_facts(plan, manifest),
-        conversations=(found := conversations(plan, folder.records().records)),
+        conversations=(found := conversations(plan, run.read.records)),
         measured=outcome.measured,
         ok=outcome.ok,
         problem=_problem(report, any(one.full for one in found)),
@@ -37,8 +37,8 @@ def of_run(folder: RunFolder) -> Side:
 def _problem(report: tables.RunReport, counted: bool) -> str | None:
     name = report.plan.run_id
     if not report.whole:
-        return f"{name} is not whole: finish it with `spec-eval run --resume`"
-    if guards.is_server_wide(report.plan):
+        return f"{name} is {report.shortfalls[0].what}; {report.shortfalls[0].remedy}"
+    if counting.is_server_wide(report.plan):
         return f"{name} holds a server's own totals, and no conversation that could be paired"
     if not counted:
         return f"{name} holds no conversation with counters that could be paired"

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from spec_eval import acceptance, guards, points, repeats, whatif
+from spec_eval import acceptance, counting, guards, points, repeats, verdict, whatif
 from spec_eval.acceptance import Figures, Outcome
 from spec_eval.errors import UsageError
-from spec_eval.reconcile import server_wide
+from spec_eval.loaded import LoadedRun, load
 from spec_eval.records import RequestRecord, Unit
 from spec_eval.repeats import Repeats
-from spec_eval.store import Cell, Manifest, Plan, Reconciliation, Records, RunFolder
+from spec_eval.store import Cell, Manifest, Plan, Point, Reconciliation, RunFolder
+from spec_eval.verdict import NOT_WHOLE, Shortfall
 from spec_eval.whatif import Shorter
 
 N = TypeVar("N")
@@ -71,11 +72,12 @@ class Macro:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run: what it was, its rows, and its requests pooled."""
+    """One run: what it was, its rows, its requests pooled, and in what it falls short, the gravest first."""
 
     plan: Plan
     manifest: Manifest | None
     reconciliation: Reconciliation
+    shortfalls: tuple[Shortfall, ...]
     rows: tuple[Row, ...]
     overall: Row
     warnings: tuple[guards.Warning, ...]
@@ -83,7 +85,7 @@ class RunReport:
     @property
     def whole(self) -> bool:
         """Whether everything planned was driven to its end, and all of it is still there."""
-        return self.manifest is not None and not _lost(self.manifest, self.overall.outcome)
+        return not any(one.cause in NOT_WHOLE for one in self.shortfalls)
 
     @property
     def k(self) -> int | None:
@@ -125,85 +127,67 @@ def macro(rows: Sequence[Row]) -> Macro | None:
 
 
 def build(folder: RunFolder, by: By | None = None) -> RunReport:
-    """Read a run folder and make its rows, in the order of the plan; `by` overrules what the suite lays out."""
-    plan, manifest, read = folder.plan(), folder.manifest(), folder.records()
-    planned = {unit for cell in plan.cells for unit in cell.units()}
-    records = [r for r in read.records if r.unit in planned]
-    grades = folder.grades()
-    if manifest is not None and manifest.points:
-        return _of_points(plan, manifest, read)
-    if guards.is_server_wide(plan):
-        return _server_wide(folder, plan, manifest, read, records)
-    rows = [row for cell in plan.cells for row in _cell_rows(plan, cell, records, by, grades)]
-    overall = _row(plan, plan.cells, None, records, plan.planned(), grades)
-    return RunReport(
+    """Of a folder that is read for one view alone."""
+    return views(load(folder), by)[0]
+
+
+def views(run: LoadedRun, *layouts: By | None) -> tuple[RunReport, ...]:
+    """The run laid out in each of these ways: null as the suite does it, in the order of the plan.
+
+    It is pooled and judged once, so the views differ in their rows only. Server-wide runs have the same rows in all.
+    """
+    plan = run.plan
+    if run.of_points:
+        fixed, overall = _of_points(plan, run.of_points)
+    elif counting.is_server_wide(plan):
+        overall = _server_wide(run)
+        fixed = (overall,)
+    else:
+        fixed, overall = (), _row(plan, plan.cells, None, run.records, plan.planned(), run.grades)
+    short = verdict.shortfalls(run)
+    report = RunReport(
         plan=plan,
-        manifest=manifest,
-        reconciliation=_reconciliation(manifest, overall.outcome),
-        rows=tuple(rows),
+        manifest=run.manifest,
+        reconciliation=run.reconciliation,
+        shortfalls=short,
+        rows=fixed,
         overall=overall,
-        warnings=tuple(guards.run_warnings(plan, manifest, read, overall.outcome, overall.figures)),
+        warnings=tuple(guards.run_warnings(run, overall.figures, short)),
     )
+    return tuple(replace(report, rows=fixed or _laid_out(run, by)) for by in layouts)
 
 
-def _server_wide(
-    folder: RunFolder, plan: Plan, manifest: Manifest | None, read: Records, records: Sequence[RequestRecord]
-) -> RunReport:
-    """One row, whatever the suite lays out: the server does not tell whose step it was."""
-    totals = server_wide(folder.session_ends())
-    row = replace(_row(plan, plan.cells, SERVER_WIDE, records, plan.planned(), {}), table=None)
-    if totals is not None:
-        adaptive = guards.is_adaptive(plan, manifest)
-        figures = acceptance.server_wide(
-            steps=totals.steps,
-            drafted=None if adaptive else totals.drafted,
-            accepted=totals.accepted,
-            positions=totals.positions,
-            k=plan.target.k,
-            requests=row.outcome.ok,
-        )
-        row = replace(row, figures=figures)
-    return RunReport(
-        plan=plan,
-        manifest=manifest,
-        reconciliation=_reconciliation(manifest, row.outcome),
-        rows=(row,),
-        overall=row,
-        warnings=tuple(guards.run_warnings(plan, manifest, read, row.outcome, row.figures)),
+def _laid_out(run: LoadedRun, by: By | None) -> tuple[Row, ...]:
+    return tuple(row for cell in run.plan.cells for row in _cell_rows(run.plan, cell, run.records, by, run.grades))
+
+
+def _server_wide(run: LoadedRun) -> Row:
+    """The one row, whatever the suite lays out: the server does not tell whose step it was."""
+    plan, totals = run.plan, run.totals
+    row = replace(_row(plan, plan.cells, SERVER_WIDE, run.records, plan.planned(), {}), table=None)
+    if totals is None:
+        return row
+    adaptive = counting.is_adaptive(plan, run.manifest)
+    figures = acceptance.server_wide(
+        steps=totals.steps,
+        drafted=None if adaptive else totals.drafted,
+        accepted=totals.accepted,
+        positions=totals.positions,
+        k=plan.target.k,
+        requests=row.outcome.ok,
     )
+    return replace(row, figures=figures)
 
 
-def _of_points(plan: Plan, manifest: Manifest, read: Records) -> RunReport:
-    """A row for each setting that another tool measured, all of them server-wide."""
+def _of_points(plan: Plan, found: Sequence[Point]) -> tuple[tuple[Row, ...], Row]:
+    """A row for each setting that another tool measured, all of them server-wide; and all together."""
 
-    def row(cells: Sequence[Cell]) -> Row:
-        found = [manifest.points[cell.cell_id] for cell in cells]
+    def row(cells: Sequence[Cell], measured: Sequence[Point]) -> Row:
         blank = _row(plan, cells, SERVER_WIDE, (), 0, {})
-        return replace(blank, outcome=points.outcome(found), figures=points.figures(found))
+        return replace(blank, outcome=points.outcome(measured), figures=points.figures(measured))
 
-    rows = tuple(row((cell,)) for cell in plan.cells)
-    overall = rows[0] if len(rows) == 1 else row(plan.cells)
-    return RunReport(
-        plan=plan,
-        manifest=manifest,
-        reconciliation=_reconciliation(manifest, overall.outcome),
-        rows=rows,
-        overall=overall,
-        warnings=tuple(guards.run_warnings(plan, manifest, read, overall.outcome, overall.figures)),
-    )
-
-
-def _lost(manifest: Manifest, outcome: Outcome) -> int:
-    """Requests that the manifest counted and requests.jsonl no longer holds."""
-    return max(0, int(manifest.outcome.get("sent", 0)) - outcome.sent)
-
-
-def _reconciliation(manifest: Manifest | None, outcome: Outcome) -> Reconciliation:
-    if manifest is None:
-        return Reconciliation(status="not available", reason="the run is not whole")
-    if lost := _lost(manifest, outcome):
-        return Reconciliation(status="not available", reason=f"{lost} records are missing from requests.jsonl")
-    return manifest.reconciliation
+    rows = tuple(row((cell,), (point,)) for cell, point in zip(plan.cells, found, strict=True))
+    return rows, rows[0] if len(rows) == 1 else row(plan.cells, found)
 
 
 def _cell_rows(plan: Plan, cell: Cell, records: Sequence[RequestRecord], by: By | None, grades: Grades) -> list[Row]:

@@ -5,8 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spec_eval.records import RequestRecord, SpecCounters
-from spec_eval.store import Cell, Manifest, Plan, PromptRef, Reconciliation, RunFolder, SessionEnd, Target
+from spec_eval.engines.scrape import Totals
+from spec_eval.loaded import LoadedRun
+from spec_eval.records import RequestRecord, SpecCounters, Unit
+from spec_eval.store import Cell, Manifest, Plan, PromptRef, Reconciliation, Records, RunFolder, SessionEnd, Target
 from spec_eval.suite import Sampling
 
 CELL = "chat.t0.c1"
@@ -187,3 +189,19 @@ def run_folder(
     if whole:
         folder.write_manifest(manifest(of, **manifest_changes))
     return folder
+
+
+def loaded(
+    of: Plan,
+    records: Sequence[RequestRecord],
+    *,
+    whole: bool = True,
+    totals: Totals | None = None,
+    set_aside: Sequence[str] = (),
+    doubles: Sequence[Unit] = (),
+    **manifest_changes: Any,
+) -> LoadedRun:
+    """A run as it is read from the folder `run`, without one."""
+    read = Records(tuple(records), tuple(set_aside), tuple(doubles), len(records))
+    made = manifest(of, **manifest_changes) if whole else None
+    return LoadedRun(Path("run"), of, made, read, {}, totals)

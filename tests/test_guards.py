@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from spec_eval import acceptance, guards
-from spec_eval.guards import Code, run_warnings, shortfall
-from spec_eval.reconcile import FOREIGN
+from spec_eval import acceptance, guards, verdict
+from spec_eval.guards import Code, run_warnings
 from spec_eval.records import RequestRecord
-from spec_eval.store import Plan, Reconciliation, Records, Target
+from spec_eval.store import NotExact, Plan, Reconciliation, Target
 from spec_eval.suite import Sampling
-from tests.factories import answered, cell, failed, from_histogram, manifest, not_sent, plan, session_end
+from tests.factories import answered, cell, failed, from_histogram, loaded, not_sent, plan, session_end
 
 COUNTERS = from_histogram((1, 1, 1))
 
@@ -23,10 +22,8 @@ def given(
     records: Sequence[RequestRecord], *, of: Plan | None = None, whole: bool = True, **changes: Any
 ) -> list[guards.Warning]:
     of = of or plan(cell([(r.prompt_id, r.category, 1) for r in records]))
-    read = Records(tuple(records), changes.pop("set_aside", ()), changes.pop("doubles", ()), len(records))
-    outcome = acceptance.outcome(records, max(of.planned(), len(records)))
-    made = manifest(of, **changes) if whole else None
-    return run_warnings(of, made, read, outcome, acceptance.figures(records))
+    run = loaded(of, records, whole=whole, **changes)
+    return run_warnings(run, acceptance.figures(records), verdict.shortfalls(run))
 
 
 def only(found: list[guards.Warning], code: Code) -> guards.Warning:
@@ -42,10 +39,19 @@ def test_clean_run_of_eighty_conversations_has_no_warning() -> None:
 
 def test_unfinished_run_counts_what_was_sent() -> None:
     records = [*many(80), not_sent("oversized: 1", prompt_id="x")]
-    of = plan(cell([(f"u{i}", "qa", 1) for i in range(90)]))
+    of = plan(cell([(name, "qa", 1) for name in (*(r.prompt_id for r in records), *"abcdefghi")]))
     warning = only(given(records, of=of, whole=False), Code.INCOMPLETE)
     assert "80 of 90" in warning.message
     assert "--resume" in warning.remedy
+
+
+@pytest.mark.parametrize(("origin", "remedy"), [("measured", "--resume"), ("imported", "import it again")])
+def test_lost_records_are_told_with_what_brings_them_back(origin: str, remedy: str) -> None:
+    records = many(80)
+    of = plan(cell([(r.prompt_id, r.category, 1) for r in records]), origin=origin)
+    warning = only(given(records, of=of, outcome={"sent": 82}), Code.INCOMPLETE)
+    assert "2 records are missing" in warning.message
+    assert remedy in warning.remedy
 
 
 def test_lines_set_aside_are_told_one_by_one() -> None:
@@ -195,41 +201,6 @@ def test_tokens_of_no_step_are_told_but_for_drafters_that_skip_some(drafter: str
         assert found[0].message.startswith("2 tokens")
 
 
-def outcomes(sent: int, failures: int, unread: int = 0) -> list[acceptance.Outcome]:
-    records = many(sent - failures - unread)
-    records += [answered(None, prompt_id=f"n{i}") for i in range(unread)]
-    records += [failed(prompt_id=f"f{i}") for i in range(failures)]
-    return [acceptance.outcome(records[::2], len(records[::2])), acceptance.outcome(records[1::2], len(records[1::2]))]
-
-
-@pytest.mark.parametrize(
-    ("sent", "failures", "unread", "allowed", "words"),
-    [
-        (100, 0, 0, 0.05, None),
-        (100, 5, 0, 0.05, None),
-        (100, 6, 0, 0.05, "6 of 100 requests failed, more than --max-failures 5% allows"),
-        (100, 1, 0, 0.0, "1 of 100 requests failed"),
-        (1000, 26, 0, 0.025, "more than --max-failures 2.5% allows"),
-        (1000, 5, 0, 0.004, "more than --max-failures 0.4% allows"),
-        (100, 60, 0, 1.0, None),
-        (100, 0, 5, 0.05, None),
-        (100, 0, 6, 0.05, "coverage 94.0% is below 95%: 94 of 100"),
-        (10_000, 0, 501, 0.05, "coverage 94.9% is below 95%: 9499 of 10000"),
-        (100, 100, 0, 1.0, None),
-        (0, 0, 0, 0.05, None),
-    ],
-)
-def test_shortfall_pools_cells_and_starts_above_its_bounds(
-    sent: int, failures: int, unread: int, allowed: float, words: str | None
-) -> None:
-    got = shortfall(outcomes(sent, failures, unread), allowed)
-    if words is None:
-        assert got is None
-    else:
-        assert got is not None
-        assert words in got
-
-
 LOOP = "again and again and " * 10
 
 
@@ -281,7 +252,15 @@ def test_prompts_of_one_text_are_named() -> None:
     assert "p7, p9" in warning.message
 
 
-def test_foreign_traffic_has_a_code_of_its_own() -> None:
-    reason = f"the server counted 9 steps and 9 accepted, the requests 8 and 8: likely {FOREIGN}"
-    differs = Reconciliation(status="differs", reason=reason)
-    assert only(given(many(80), reconciliation=differs), Code.FOREIGN_TRAFFIC).message == reason
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (NotExact.FOREIGN_TRAFFIC, Code.FOREIGN_TRAFFIC),
+        (NotExact.UNTOLD, Code.UNRECONCILED),
+        (None, Code.UNRECONCILED),  # of a manifest that is older than the causes
+    ],
+)
+def test_foreign_traffic_has_a_code_of_its_own(cause: NotExact | None, code: Code) -> None:
+    reason = "the server counted 9 steps and 9 accepted, the requests 8 and 8: likely foreign traffic"
+    differs = Reconciliation(status="differs", cause=cause, reason=reason)
+    assert only(given(many(80), reconciliation=differs), code).message == reason

@@ -6,7 +6,7 @@ from spec_eval.engines import ENGINES
 from spec_eval.engines.scrape import Totals
 from spec_eval.reconcile import reconcile, request_totals
 from spec_eval.records import RequestRecord, SpecCounters
-from spec_eval.store import Reconciliation
+from spec_eval.store import NotExact, Reconciliation
 from tests.factories import answered, failed, from_histogram, from_steps, not_sent
 
 LLAMACPP = ENGINES["llamacpp"]
@@ -68,24 +68,54 @@ def test_idle_server_and_no_requests_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "records", "aborted", "cause"),
+    ("after", "records", "aborted", "cause", "words"),
     [
-        (exposition(110, 218, 59, 36, 23), RECORDS, 2, "likely 2 aborted in flight"),
-        (exposition(110, 218, 59, 36, 23), [*RECORDS, failed(prompt_id="c")], 0, "likely 1 failed half-way"),
-        (exposition(110, 218, 59, 36, 23), [*RECORDS, answered(None)], 0, "likely 1 without usable counters"),
-        (exposition(110, 218, 59, 36, 23), RECORDS, 0, "likely foreign traffic on the server"),
-        (exposition(110, 218, 59, 36, 23), [*RECORDS, not_sent()], 0, "likely foreign traffic on the server"),
-        (exposition(105, 210, 54, 33, 21), RECORDS, 0, "likely a restart"),
-        (exposition(110, 218, 59, 36, 99), RECORDS, 2, "positions do not add up to its accepted tokens"),
+        (exposition(110, 218, 59, 36, 23), RECORDS, 2, NotExact.UNTOLD, "likely 2 aborted in flight"),
+        (
+            exposition(110, 218, 59, 36, 23),
+            [*RECORDS, failed(prompt_id="c")],
+            0,
+            NotExact.UNTOLD,
+            "likely 1 failed half-way",
+        ),
+        (
+            exposition(110, 218, 59, 36, 23),
+            [*RECORDS, answered(None)],
+            0,
+            NotExact.UNTOLD,
+            "likely 1 without usable counters",
+        ),
+        (
+            exposition(110, 218, 59, 36, 23),
+            RECORDS,
+            0,
+            NotExact.FOREIGN_TRAFFIC,
+            "likely foreign traffic on the server",
+        ),
+        (
+            exposition(110, 218, 59, 36, 23),
+            [*RECORDS, not_sent()],
+            0,
+            NotExact.FOREIGN_TRAFFIC,
+            "likely foreign traffic on the server",
+        ),
+        (exposition(105, 210, 54, 33, 21), RECORDS, 0, NotExact.SERVER_COUNTED_LESS, "likely a restart"),
+        (
+            exposition(110, 218, 59, 36, 99),
+            RECORDS,
+            2,
+            NotExact.INCONSISTENT,
+            "positions do not add up to its accepted tokens",
+        ),
     ],
 )
 def test_difference_is_told_with_its_likely_cause(
-    after: str, records: list[RequestRecord], aborted: int, cause: str
+    after: str, records: list[RequestRecord], aborted: int, cause: NotExact, words: str
 ) -> None:
     got = held_against(after, records, aborted=aborted)
-    assert got.status == "differs"
+    assert (got.status, got.cause) == ("differs", cause)
     assert got.reason is not None
-    assert cause in got.reason
+    assert words in got.reason
     assert got.requests == {"steps": 7, "drafted": 12, "accepted": 6, "positions": [4, 2]}
     assert got.server is not None
 
@@ -112,14 +142,14 @@ def test_any_sum_or_position_that_differs_is_a_difference(after: str) -> None:
 
 def test_counter_that_went_down_is_a_restart() -> None:
     got = held_against(exposition(7, 12, 6, 4, 2), RECORDS)
-    assert (got.status, got.server) == ("not available", None)
+    assert (got.status, got.cause, got.server) == ("not available", NotExact.RESTARTED, None)
     assert "restarted" in str(got.reason)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, BEFORE), (BEFORE, None), (None, None)])
 def test_missing_scrape_names_the_remedy(before: str | None, after: str | None) -> None:
     got = reconcile(before, after, LLAMACPP, RECORDS, aborted=0)
-    assert got.status == "not available"
+    assert (got.status, got.cause) == ("not available", NotExact.NO_METRICS)
     assert LLAMACPP.metrics_remedy in str(got.reason)
 
 
@@ -139,12 +169,33 @@ def test_scrape_that_cannot_be_read_is_not_available(text: str) -> None:
 
 def test_counters_of_another_engine_are_not_available() -> None:
     got = held_against(exposition(107, 212, 56, 34, 22, prefix="vllm:"), RECORDS)
-    assert (got.status, got.reason) == ("not available", "no llamacpp:spec_decode counters in /metrics")
+    assert (got.status, got.cause) == ("not available", NotExact.NO_TOTALS)
+    assert got.reason == "no llamacpp:spec_decode counters in /metrics"
 
 
 def test_nominal_drafts_are_not_available_and_the_server_is_kept() -> None:
     nominal = answered(replace(from_histogram((1, 1)), drafted=None), prompt_id="c")
     got = held_against(exposition(107, 212, 56, 34, 22), [*RECORDS, nominal])
-    assert (got.status, got.requests) == ("not available", None)
+    assert (got.status, got.cause, got.requests) == ("not available", NotExact.NOMINAL_DRAFTS, None)
     assert got.server == {"steps": 7, "drafted": 12, "accepted": 6, "positions": [4, 2]}
     assert got.sentence() == f"not available: {got.reason}"
+
+
+def test_an_engine_without_counters_by_request_keeps_the_servers_sums() -> None:
+    before, after = (exposition(*sums, prefix="vllm:") for sums in ((1, 2, 1, 1), (4, 8, 3, 2, 1)))
+    got = reconcile(before, after, ENGINES["scrape"], [answered(None)], aborted=0)
+    assert (got.status, got.cause, got.requests) == ("not available", NotExact.SERVER_WIDE, None)
+    assert got.server == {"steps": 3, "drafted": 6, "accepted": 2, "positions": [1, 1]}
+
+
+def test_where_nobody_counted_a_step_and_a_request_failed_nothing_was_compared() -> None:
+    got = held_against(BEFORE, [failed()])
+    assert (got.status, got.cause) == ("not available", NotExact.NOTHING_MEASURED)
+    assert got.server == {"steps": 0, "drafted": 0, "accepted": 0, "positions": [0, 0]}
+    assert got.requests == {"steps": 0, "drafted": 0, "accepted": 0, "positions": []}
+
+
+def test_what_is_no_prometheus_text_is_unreadable() -> None:
+    got = held_against(exposition(1, 2, 1).replace(" 2\n", " 2.5\n"), RECORDS)
+    assert (got.status, got.cause) == ("not available", NotExact.UNREADABLE)
+    assert "/metrics is not readable" in str(got.reason)

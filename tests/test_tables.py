@@ -1,11 +1,16 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from spec_eval import tables
+from spec_eval import guards, tables
+from spec_eval.acceptance import Figures
+from spec_eval.loaded import LoadedRun, load
+from spec_eval.store import Point, Records, RunFolder, Target
 from spec_eval.suite import Sampling
-from tests.factories import answered, cell, failed, from_histogram, not_sent, plan, run_folder
+from spec_eval.verdict import Shortfall
+from tests.factories import answered, cell, failed, from_histogram, loaded, not_sent, plan, run_folder
 
 UNITS = (("w1", "writing", 1), ("c1", "coding", 2), ("w2", "writing", 1), ("q1", "qa", 1))
 PLAN = plan(cell(UNITS))
@@ -136,3 +141,40 @@ def test_records_that_are_gone_since_the_run_ended_are_missed(tmp_path: Path) ->
     report = tables.build(folder)
     assert not report.whole
     assert report.reconciliation.sentence() == "not available: 1 records are missing from requests.jsonl"
+
+
+def test_views_of_a_run_are_read_pooled_and_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run_folder(tmp_path, PLAN, RECORDS)
+    calls: list[str] = []
+    records, run_warnings = RunFolder.records, guards.run_warnings
+
+    def read(self: RunFolder) -> Records:
+        calls.append("read")
+        return records(self)
+
+    def judge(run: LoadedRun, figures: Figures, short: Sequence[Shortfall]) -> list[guards.Warning]:
+        calls.append("judged")
+        return run_warnings(run, figures, short)
+
+    monkeypatch.setattr(RunFolder, "records", read)
+    monkeypatch.setattr(guards, "run_warnings", judge)
+    found = tables.views(load(folder), None, "turn", "dataset")
+    assert calls == ["read", "judged"]
+    assert [[row.label for row in view.rows] for view in found] == [
+        ["writing", "coding", "qa"],
+        ["turn 1", "turn 2"],
+        [None],
+    ]
+    assert all(view.overall is found[0].overall and view.warnings is found[0].warnings for view in found)
+
+
+def test_server_wide_runs_look_the_same_in_every_view() -> None:
+    scraped = plan(cell(UNITS), target=Target(engine="scrape", model="a", drafter="b", k=2))
+    for view in tables.views(loaded(scraped, RECORDS), None, "turn"):
+        assert view.rows == (view.overall,)
+    cells = [cell((), cell_id=name) for name in ("x", "y")]
+    points = {name: Point(planned=2, ok=2, failed=0, steps=4, drafted=8, accepted=3) for name in ("x", "y")}
+    imported = plan(*cells, origin="imported", server_wide=True)
+    for view in tables.views(loaded(imported, (), points=points), None, "bin"):
+        assert [row.cell_id for row in view.rows] == ["x", "y"]
+        assert view.overall.figures.steps == 8

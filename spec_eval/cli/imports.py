@@ -10,7 +10,7 @@ import typer
 
 from spec_eval.cli.arguments import command_line
 from spec_eval.cli.output import say
-from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
+from spec_eval.errors import UsageError
 from spec_eval.records import MOST_DRAFTS
 
 
@@ -47,7 +47,7 @@ def import_(
     max_failures: Annotated[str, typer.Option(help="share of failed requests that a run may have")] = "5%",
 ) -> None:
     """Make a run folder, marked imported, of another tool's file. Prints the run folder."""
-    from spec_eval import engines, guards
+    from spec_eval import engines, verdict
     from spec_eval.cli.run import share, write_report
     from spec_eval.importers import aiperf, captures, vllm_bench
     from spec_eval.run import importing
@@ -81,9 +81,5 @@ def import_(
     )
     with contextlib.suppress(BrokenPipeError):
         say(str(folder.path))
-    report = write_report(folder)
-    by_request = not guards.is_server_wide(report.plan)
-    if short := guards.shortfall([report.overall.outcome], report.plan.max_failures, by_request=by_request):
-        raise RunNotWhole(f"{folder.path}: {short}; the report is written")
-    if not (report.overall.outcome.measured if by_request else report.overall.figures.steps):
-        raise NoVerdict(f"{folder.path}: nothing was measured, so there is no figure; the report says why")
+    if (short := verdict.first(write_report(folder).shortfalls)) is not None:
+        raise short.error(f"the report is written; {short.remedy}")

@@ -56,6 +56,6 @@ def plot(
         print(f"spec-eval: {note}", file=sys.stderr)
     for path in sheets.write(arms, drawn, notes, output) if drawn else ():
         say(str(path))
-    judge(runs, [arm.report for arm in arms], partial)
+    judge([arm.report for arm in arms], partial)
     if not drawn:
         raise NoVerdict("nothing to draw; the lines above say why")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spec_eval.cli.output import say
-from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
+from spec_eval.errors import UsageError
 
 if TYPE_CHECKING:
-    from spec_eval.store import RunFolder
+    from spec_eval.loaded import LoadedRun
+    from spec_eval.render.styles.document import Run
     from spec_eval.tables import RunReport
 
 
@@ -63,6 +64,7 @@ def report(
     """Figures of run folders: acceptance length, rate, positions, and what became of every request."""
     from spec_eval import tables
     from spec_eval.cli import windows
+    from spec_eval.loaded import load
     from spec_eval.store import RunFolder
 
     if windows.all_throughput(runs):
@@ -80,57 +82,56 @@ def report(
     if card is not None and by not in (None, By.BIN, By.OFFICIAL_BIN):
         raise UsageError(f"--style {style} lays its rows out as the suite does; drop --by {by}, or give --by bin")
     folders = [RunFolder.open(path) for path in runs]
-    reports = [tables.build(folder, by.value if by and card is None else None) for folder in folders]
     if card is not None:
-        put(_card(card, folders, reports, by, hardware), output)
-    elif form is not None or output is not None or style is not None or hardware is not None or not on_terminal():
+        laid_out = [_of_card(card, load(folder), by) for folder in folders]
+        put(_card(card, laid_out, by, hardware), output)
+        judge([one.report for one in laid_out], partial)
+        return
+    reports = [tables.build(folder, by.value if by else None) for folder in folders]
+    if form is not None or output is not None or style is not None or hardware is not None or not on_terminal():
         put(_rendered(form or Format.MD, reports, hardware), output)
     else:
         from spec_eval.render import console
 
         console.show(reports, console.make())
-    judge(runs, reports, partial)
+    judge(reports, partial)
 
 
-def _card(
-    style: Style, folders: list["RunFolder"], reports: list["RunReport"], by: By | None, hardware: str | None
-) -> str:
-    """The document of a card style; rows by prompt length where they are asked for, or where a card shows them."""
+def _of_card(style: Style, run: "LoadedRun", by: By | None) -> "Run":
+    """The views that a card style shows; rows by prompt length where they are asked for, or where a card has them."""
     from spec_eval import tables
     from spec_eval.render import facts
-    from spec_eval.render.styles import dflash2, speculators
     from spec_eval.render.styles.document import Run
 
-    runs = []
-    for folder, one in zip(folders, reports, strict=True):
-        long = style is Style.SPECULATORS and any(facts.is_mrcr(one.plan, cell) for cell in one.plan.cells)
-        if by is None and not long:
-            runs.append(Run(one))
-            continue
-        bins = tables.build(folder, by.value if by else "bin")
-        runs.append(Run(one, bins, tables.build(folder, "dataset")))
+    long = style is Style.SPECULATORS and any(facts.is_mrcr(run.plan, cell) for cell in run.plan.cells)
+    if by is None and not long:
+        return Run(*tables.views(run, None))
+    return Run(*tables.views(run, None, by.value if by else "bin", "dataset"))
+
+
+def _card(style: Style, runs: list["Run"], by: By | None, hardware: str | None) -> str:
+    """The document of a card style."""
+    from spec_eval.render.styles import dflash2, speculators
+
     if style is Style.DFLASH2:
         return dflash2.render(runs, hardware)
     return speculators.render(runs, hardware, all_bins=by is not None)
 
 
-def judge(paths: list[Path], reports: list["RunReport"], partial: bool) -> None:
-    """Raise what keeps the figures from being the whole truth; they are printed already."""
-    from spec_eval import guards
+def judge(reports: list["RunReport"], partial: bool) -> None:
+    """Raise what keeps the figures from being the whole truth; they are printed already.
 
-    for path, one in zip(paths, reports, strict=True):
-        if not one.whole and not partial:
-            way = "import it again" if one.plan.origin == "imported" else "finish with `run --resume`"
-            raise RunNotWhole(f"{path}: not whole; {way}, or accept it with --partial")
-        short = guards.shortfall(
-            [one.overall.outcome], one.plan.max_failures, by_request=guards.counts_by_request(one.plan)
-        )
-        if short and not partial:
-            raise RunNotWhole(f"{path}: {short}; accept it with --partial")
-    if not any(one.plan.target.drafts for one in reports):
-        raise NoVerdict("no run had a drafter, so there is no acceptance figure; the requests table tells how it went")
-    if not any(one.overall.figures.steps for one in reports):
-        raise NoVerdict("no verification step was measured, so there is no figure; see the requests table for why")
+    `partial` accepts all but figures that are not there. Those are missed only where no run has any.
+    """
+    from spec_eval import verdict
+
+    for one in reports:
+        short = verdict.first(one.shortfalls, but=verdict.NO_FIGURE)
+        if short is not None and not partial:
+            raise short.error(f"{short.remedy}, or accept it with --partial")
+    missed = [short for one in reports for short in one.shortfalls if short.cause in verdict.NO_FIGURE]
+    if len(missed) == len(reports):
+        raise next((one for one in missed if one.cause is verdict.Cause.NO_STEP), missed[0]).error()
 
 
 def _rendered(form: Format, reports: list["RunReport"], hardware: str | None) -> str:

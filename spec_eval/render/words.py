@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from spec_eval import guards
+from spec_eval import counting, verdict
 from spec_eval.render import facts, points
 from spec_eval.stats import Estimate
 from spec_eval.store import Cell, Plan
@@ -60,12 +60,12 @@ def labels(report: RunReport) -> list[str]:
     marks = {
         "synthetic": plan.synthetic,
         "imported": plan.origin == "imported",
-        "adaptive": guards.is_adaptive(plan, report.manifest),
-        "server-wide": guards.is_server_wide(plan),
+        "adaptive": counting.is_adaptive(plan, report.manifest),
+        "server-wide": counting.is_server_wide(plan),
         "no drafter": not plan.target.drafts,
         "inferred": figures.inferred,
-        "nominal drafts": guards.has_nominal_drafts(plan, figures),
-        "tree drafts": guards.is_tree(report.manifest),
+        "nominal drafts": counting.has_nominal_drafts(plan, figures),
+        "tree drafts": counting.is_tree(report.manifest),
         "stand-in rows": plan.standin,
         "incomplete": not report.whole,
     }
@@ -124,11 +124,11 @@ def header(report: RunReport, hardware: str | None = None) -> list[tuple[str, st
 
 def _coverage(report: RunReport) -> str:
     outcome = report.overall.outcome
-    if guards.is_server_wide(report.plan):
+    if counting.is_server_wide(report.plan):
         return "none by request: the rows hold the server's own totals"
     if not report.plan.target.drafts:
         return "nothing to count: the recipe has no drafter"
-    coverage = guards.floored(outcome.measured, outcome.ok) if outcome.ok else NOTHING
+    coverage = verdict.floored(outcome.measured, outcome.ok) if outcome.ok else NOTHING
     return f"{coverage} ({outcome.measured} of {outcome.ok} answers have usable counters)"
 
 
@@ -143,7 +143,7 @@ def _beside(report: RunReport) -> list[tuple[str, str]]:
     if figures.inferred:
         lines.append(("AL", "inferred from an average of tokens an iteration, not counted"))
     if figures.steps and figures.positions is None:
-        tree = guards.is_tree(report.manifest)
+        tree = counting.is_tree(report.manifest)
         lines.append(("positions", "refused: drafts are trees" if tree else "not reported"))
     if figures.delivered_per_step is not None:
         delivered = give_or_take(figures.delivered_per_step)

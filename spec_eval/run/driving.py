@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spec_eval import acceptance, engines, guards, interrupts
+from spec_eval import acceptance, engines, interrupts, verdict
 from spec_eval.drivers.chat import open_client
 from spec_eval.drivers.conversations import Job, ServerGone, drive, loop_lag
 from spec_eval.drivers.room import Room
 from spec_eval.engines import Engine
-from spec_eval.errors import Interrupted, NoVerdict, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.errors import Interrupted, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.loaded import load
 from spec_eval.probe import Probe, probe
 from spec_eval.prompts import PromptsChanged
 from spec_eval.reconcile import reconcile, server_wide, totals_table
@@ -23,7 +24,8 @@ from spec_eval.render.progress import Progress
 from spec_eval.run import grading, planning, provenance, same_server, serving
 from spec_eval.run.options import RunOptions
 from spec_eval.run.planning import Prepared
-from spec_eval.store import Manifest, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
+from spec_eval.store import Manifest, NotExact, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
+from spec_eval.verdict import Cause
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Fi
             raise UsageError(f"{path}: plan.json has other settings than the run was begun with; start a new run")
         if folder.is_whole and not _missing(folder, plan):
             progress.note(f"{path}: whole already, nothing to do")
-            return Finished(folder, _shortfall(folder, plan))
+            return Finished(folder, _shortfall(folder))
         return _drive(folder, prepared, progress)
 
 
@@ -168,7 +170,7 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
     folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
     with interrupts.held_back():
         _write_manifest(folder, plan, engine, server, found, end)
-    return Finished(folder, _shortfall(folder, plan))
+    return Finished(folder, _shortfall(folder))
 
 
 def _again(folder: RunFolder, plan: Plan) -> str:
@@ -324,28 +326,19 @@ def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconcili
         return differing[0]
     if killed:
         reason = f"{killed} of {killed + len(ends)} sessions were killed before the counters could be read again"
-        return Reconciliation(status="not available", reason=reason)
+        return Reconciliation.unavailable(NotExact.KILLED, reason)
     lines, accounted = folder.records().lines, sum(end.requests for end in ends)
     if lines != accounted:
         reason = f"{lines} requests are recorded, the sessions account for {accounted}"
-        return Reconciliation(status="not available", reason=reason)
+        return Reconciliation.unavailable(NotExact.UNACCOUNTED, reason)
     unavailable = [end.reconciliation for end in ends if end.reconciliation.status == "not available"]
     return unavailable[0] if unavailable else ends[-1].reconciliation
 
 
-def _shortfall(folder: RunFolder, plan: Plan) -> SpecEvalError | None:
-    outcome = acceptance.outcome(folder.records().records, plan.planned())
-    by_request = engines.find(plan.target.engine).by_request
-    reason = guards.shortfall([outcome], plan.max_failures, by_request=guards.counts_by_request(plan))
-    totals = None if by_request else server_wide(folder.session_ends())
-    stepped = outcome.measured > outcome.zero_steps if by_request else bool(totals and totals.steps)
-    if reason is None and not stepped and plan.target.drafts:
-        return NoVerdict("no verification step was measured, so there is no figure; the requests table says why")
-    return (
-        RunNotWhole(f"{reason}; the report is written, go on with `spec-eval run --resume {folder.path}`")
-        if reason
-        else None
-    )
+def _shortfall(folder: RunFolder) -> SpecEvalError | None:
+    """A run without a drafter was asked for, and has nothing to fall short of."""
+    short = verdict.first(verdict.shortfalls(load(folder)), but=frozenset({Cause.NO_DRAFTER}))
+    return None if short is None else short.error(f"the report is written; {short.remedy}")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from spec_eval import __version__, acceptance, points
 from spec_eval.importers.answers import Imported
 from spec_eval.run import provenance
-from spec_eval.store import Cell, Manifest, Plan, Reconciliation, RunFolder, RunLock, Target, new_run_folder
+from spec_eval.store import Cell, Manifest, NotExact, Plan, Reconciliation, RunFolder, RunLock, Target, new_run_folder
 
 
 def keep(
@@ -57,7 +57,7 @@ def keep(
         kept = folder.records().records
         outcome = points.outcome(tuple(imported.points.values())) if imported.points else None
         outcome = outcome or acceptance.outcome(kept, plan.planned())
-        unknown = Reconciliation(status="not available", reason="imported: the server's own counters were not recorded")
+        unrecorded = "imported: the server's own counters were not recorded"
         folder.write_manifest(
             Manifest(
                 run_id=plan.run_id,
@@ -71,7 +71,7 @@ def keep(
                 packages=provenance.packages(),
                 platform=provenance.machine(),
                 sessions=(),
-                reconciliation=unknown,
+                reconciliation=Reconciliation.unavailable(NotExact.IMPORTED, unrecorded),
                 outcome=provenance.outcome_table(outcome),
                 points=dict(imported.points),
             )

@@ -6,7 +6,7 @@ a run is whole when its manifest exists. requests.jsonl is the truth, requests.p
 
 from spec_eval.store.folder import RunFolder, kind_of, new_run_folder
 from spec_eval.store.lock import RunLock
-from spec_eval.store.manifest import Manifest, Reconciliation, SessionEnd
+from spec_eval.store.manifest import Manifest, NotExact, Reconciliation, SessionEnd
 from spec_eval.store.plan import Cell, Plan, PromptRef, Target
 from spec_eval.store.points import Point
 from spec_eval.store.requests import Records, RequestLog, read_records
@@ -14,6 +14,7 @@ from spec_eval.store.requests import Records, RequestLog, read_records
 __all__ = [
     "Cell",
     "Manifest",
+    "NotExact",
     "Plan",
     "Point",
     "PromptRef",

@@ -1,5 +1,6 @@
 """The manifest, written last, and the ends of the sessions that a run took."""
 
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
@@ -11,15 +12,40 @@ from spec_eval.store.points import Point
 SCHEMA_VERSION: Final = 1
 
 
+class NotExact(StrEnum):
+    """Why the server's counters do not equal the requests' sums, or were not compared with them."""
+
+    # They differ.
+    INCONSISTENT = "inconsistent"  # the server's positions do not add up to its own accepted tokens
+    SERVER_COUNTED_LESS = "server_counted_less"
+    UNTOLD = "untold"  # requests that the server counts and no usable answer tells of
+    FOREIGN_TRAFFIC = "foreign_traffic"
+    # There was nothing to compare.
+    NO_METRICS = "no_metrics"  # the server shows no Prometheus text at all
+    NO_TOTALS = "no_totals"  # the text has no counters of verification steps
+    UNREADABLE = "unreadable"
+    RESTARTED = "restarted"
+    SERVER_WIDE = "server_wide"  # the engine counts nothing by request
+    NOMINAL_DRAFTS = "nominal_drafts"
+    NOTHING_MEASURED = "nothing_measured"
+    KILLED = "killed"  # a session of the run has no end
+    UNACCOUNTED = "unaccounted"  # more or fewer requests are recorded than the sessions drove
+    UNFINISHED = "unfinished"
+    LOST_RECORDS = "lost_records"
+    IMPORTED = "imported"
+
+
 class Reconciliation(Stored):
     """Σ over requests against the server's own Prometheus counters.
 
-    status: exact; differs (with the likely cause); not available (with the reason).
+    status: exact; differs (with the likely cause); not available (with the reason). reason is for people, cause for
+    programs; cause is null where it is exact, and in files that are older than this key.
     server and requests: steps, drafted, accepted, positions; null where not known.
     """
 
     status: Literal["exact", "differs", "not available"]
     reason: str | None
+    cause: NotExact | None = None
     server: dict[str, Any] | None = None
     requests: dict[str, Any] | None = None
 
@@ -31,6 +57,18 @@ class Reconciliation(Stored):
         if not isinstance(places, list | tuple) or not all(map(is_count, [*counts, *places])):
             raise ValueError("no totals: steps, drafted, accepted and positions are counts")
         return value
+
+    @classmethod
+    def unavailable(
+        cls,
+        cause: NotExact,
+        reason: str,
+        *,
+        server: dict[str, Any] | None = None,
+        requests: dict[str, Any] | None = None,
+    ) -> "Reconciliation":
+        """Where nothing was compared, with what is known of either side."""
+        return cls(status="not available", cause=cause, reason=reason, server=server, requests=requests)
 
     def sentence(self) -> str:
         """For people."""

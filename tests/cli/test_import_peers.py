@@ -122,7 +122,7 @@ def test_no_figure_is_a_dash_with_its_reason_and_no_verdict(
 ) -> None:
     code, out, err = bench(result(**changes))
     assert code == 3
-    assert "nothing was measured" in err.splitlines()[-1]
+    assert "no verification step was measured" in err.splitlines()[-1]
     code, table, _ = face("report", out.strip())
     assert code == 3
     assert "| server-wide, all prompts, incl. other traffic (imported) | — | — | — | — | 0 |" in table

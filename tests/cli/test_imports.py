@@ -229,6 +229,18 @@ def test_nothing_measured_is_no_row_and_no_success(
     assert document(out, "--partial", code=3)["overall"]["acceptance_length"] is None
 
 
+def test_answers_of_which_none_took_a_step_are_no_figure(
+    taken: Callable[..., Shown], face: Callable[..., Shown]
+) -> None:
+    code, out, err = taken(*(line(f"z{i}", body([0, 0, 0], tokens=1)) for i in range(3)))
+    assert code == 3
+    assert err.splitlines()[-1] == (
+        f"spec-eval: {out.strip()}: no verification step was measured, so there is no figure; "
+        "the report is written; the requests table says why"
+    )
+    assert face("report", out.strip())[0] == 3
+
+
 @pytest.mark.parametrize(("more", "expected"), [((), 5), (("--max-failures", "100%"), 3)])
 def test_only_failures_are_no_success_either(
     more: tuple[str, ...], expected: int, taken: Callable[..., Shown], face: Callable[..., Shown]

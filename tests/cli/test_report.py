@@ -146,8 +146,10 @@ def test_an_unfinished_run_is_shown_and_ends_in_5_unless_that_is_accepted(
     assert "(incomplete)" in out.splitlines()[0]
     assert "3 of 4 requests" in out
     assert "torn last line" in out
-    assert err.count("\n") == 1
-    assert "--partial" in err
+    assert err == (
+        f"spec-eval: {run}: not whole: 3 of 4 requests so far; "
+        f"go on with `spec-eval run --resume {run}`, or accept it with --partial\n"
+    )
     code, out, err = report(run, "--partial", "--format", "json")
     assert (code, err) == (0, "")
     document = json.loads(out)
@@ -166,6 +168,29 @@ def test_a_run_without_a_step_has_no_figure_and_ends_in_3(tmp_path: Path, report
     assert (overall["acceptance_length"], overall["acceptance_rate"], overall["positions"]) == (None, None, None)
     assert (overall["requests"]["measured"], overall["requests"]["zero_steps"]) == (4, 4)
     assert "1.0000" not in report(run)[1]
+
+
+def test_a_figure_is_missed_only_where_no_run_has_one(tmp_path: Path, report: Callable[..., Shown]) -> None:
+    idle = measured(tmp_path, lambda ask: Reply() if ask.number == 0 else Reply(steps=((0, 0),) * 4), name="idle")
+    busy = measured(tmp_path, name="busy")
+    assert (report(idle, busy)[0], report(busy, idle)[0]) == (0, 0)
+    code, _, err = report(idle)
+    told = "no verification step was measured, so there is no figure; the requests table says why"
+    assert (code, err) == (3, f"spec-eval: {idle}: {told}\n")
+
+
+def test_records_that_are_gone_since_are_a_run_that_is_not_whole(tmp_path: Path, report: Callable[..., Shown]) -> None:
+    run = measured(tmp_path)
+    log = run / "requests.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))
+    code, out, err = report(run)
+    assert (code, err) == (
+        5,
+        f"spec-eval: {run}: not whole: 1 records are missing from requests.jsonl; "
+        f"go on with `spec-eval run --resume {run}`, or accept it with --partial\n",
+    )
+    assert "1 records are missing from requests.jsonl" in out
+    assert report(run, "--partial")[0] == 0
 
 
 def test_streams_that_end_badly_give_no_row_and_no_made_up_figure(tmp_path: Path, report: Callable[..., Shown]) -> None:

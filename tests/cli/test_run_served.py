@@ -151,7 +151,7 @@ def test_a_baseline_without_a_drafter_keeps_its_answers_and_misses_no_figure(
     assert "per-request-spec-decode-metrics" not in manifest["server"]["command"]
     code, out, err = face(capsys, monkeypatch, "report", str(folder.path), "--format", "json")
     assert code == 3
-    assert "no run had a drafter" in err
+    assert "the run had no drafter" in err
     document = json.loads(out)
     assert document["runs"][0]["labels"] == ["no drafter"]
     assert document["overall"]["acceptance_length"] is None

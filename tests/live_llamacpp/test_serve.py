@@ -61,7 +61,7 @@ def test_a_baseline_keeps_answers_and_has_no_figure(tmp_path: Path) -> None:
     assert all(record["completion_tokens"] for record in done.records)
     shown = spec_eval("report", str(done.path), cwd=tmp_path, code=3)
     assert "no drafter" in shown.stdout
-    assert "no run had a drafter" in shown.stderr
+    assert "the run had no drafter" in shown.stderr
 
 
 _COUNT = {"role": "user", "content": "Repeat: one two three four, one two three four, one two three four"}

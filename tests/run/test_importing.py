@@ -9,7 +9,7 @@ from spec_eval.errors import UsageError
 from spec_eval.importers import aiperf, captures, vllm_bench
 from spec_eval.render.progress import Progress
 from spec_eval.run import importing
-from spec_eval.store import RunFolder
+from spec_eval.store import NotExact, RunFolder
 from tests.factories import DATA
 from tests.importers.test_captures import body, line, written
 from tests.importers.test_vllm_bench import result
@@ -38,7 +38,7 @@ def test_folder_is_whole_at_once_and_says_where_it_is_from(tmp_path: Path) -> No
     assert manifest is not None
     assert (manifest.started, manifest.ended, manifest.sessions) == (None, None, ())
     assert manifest.outcome == {"planned": 2, "sent": 2, "ok": 2, "failed": 0, "measured": 2}
-    assert manifest.reconciliation.status == "not available"
+    assert (manifest.reconciliation.status, manifest.reconciliation.cause) == ("not available", NotExact.IMPORTED)
     assert "imported" in str(manifest.reconciliation.reason)
 
 

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from spec_eval import guards, tables
+from spec_eval import counting, tables
 from spec_eval.errors import UsageError
+from spec_eval.loaded import load
 from spec_eval.render import words
 from spec_eval.stats import FEWEST_FOR_EXACT, FEWEST_FOR_INTERVAL, Estimate
 from spec_eval.store import Cell, RunFolder
 from spec_eval.tables import BEYOND, BINS, NO_LENGTH, SERVER_WIDE, Row, RunReport
+from spec_eval.verdict import PARTIAL
 
 MOST_RUNS = 7
 MOST_GROUPS = 100
@@ -37,18 +39,21 @@ class Arm:
     @property
     def marks(self) -> list[str]:
         """As every report has them; `partial` where too many requests failed or too few have counters."""
-        plan, outcome = self.report.plan, self.report.overall.outcome
-        short = guards.shortfall([outcome], plan.max_failures, by_request=guards.counts_by_request(plan))
+        short = any(one.cause in PARTIAL for one in self.report.shortfalls)
         return [*words.labels(self.report), *(["partial"] if short else [])]
 
 
 @dataclass(frozen=True)
 class Group:
-    """What stands together over all arms: a row of the report, or a cell. heading: of its table, or null."""
+    """What stands together over all arms: a row of the report, or a cell. heading: of its table, or null.
+
+    titled: whether `name` has the title of a simple suite in it, which says itself that rows are made up.
+    """
 
     heading: str | None
     dataset: str | None
     name: str
+    titled: bool = False
 
     @property
     def overall(self) -> bool:
@@ -125,9 +130,9 @@ class Chart:
     def shown(self, group: Group) -> str:
         """Its name, with what a reader must know of its rows in any arm."""
         rows = [p.row for p in self.points if p.group == group]
-        # A title of made-up rows carries the word already, and the pooled ones have it in the figure's title.
-        titled = group.overall or "stand-in" in group.name
-        marks = {"stand-in": any(r.standin for r in rows) and not titled, "partial": any(r.partial for r in rows)}
+        # The pooled ones have the word in the figure's title.
+        told = group.overall or group.titled
+        marks = {"stand-in": any(r.standin for r in rows) and not told, "partial": any(r.partial for r in rows)}
         return words.marked(group.name, [mark for mark, there in marks.items() if there])
 
 
@@ -137,13 +142,20 @@ def read(folders: Sequence[RunFolder]) -> list[Arm]:
         raise UsageError(
             f"{len(folders)} runs: at most {MOST_RUNS} can be told apart in one figure; plot fewer at once"
         )
-    pairs = [(tables.build(f), tables.build(f, "dataset" if _configs(f.plan().cells) else "bin")) for f in folders]
+    pairs = [_views(folder) for folder in folders]
     ids = [report.plan.run_id for report, _ in pairs]
     if twice := next((i for i in ids if ids.count(i) > 1), None):
         raise UsageError(f"{twice}: the run is given twice; give each run once")
     drafters = [_short(words.printable(report.plan.target.drafter or "drafter not named")) for report, _ in pairs]
     labels = [f"{d} ({i})" if drafters.count(d) > 1 else d for d, i in zip(drafters, ids, strict=True)]
     return [Arm(*pair, label, n) for n, (pair, label) in enumerate(zip(pairs, labels, strict=True))]
+
+
+def _views(folder: RunFolder) -> tuple[RunReport, RunReport]:
+    """As the suite lays it out, and by prompt length."""
+    run = load(folder)
+    report, by_length = tables.views(run, None, "dataset" if _configs(run.plan.cells) else "bin")
+    return report, by_length
 
 
 def all_of(arms: Sequence[Arm]) -> tuple[list[Chart], list[str]]:
@@ -195,7 +207,7 @@ def lengths(arms: Sequence[Arm]) -> Chart:
     suffixed = _ambiguous([arm.by_length for arm in arms])
     points: list[Point] = []
     for arm in arms:
-        if guards.is_server_wide(arm.report.plan) or not arm.report.overall.figures.steps:
+        if counting.is_server_wide(arm.report.plan) or not arm.report.overall.figures.steps:
             points += _no_length(arm)
         elif configs := _configs(arm.by_length.plan.cells):
             points += _by_config(arm, configs, suffixed=suffixed)
@@ -230,7 +242,7 @@ def _by_bin(arm: Arm, *, suffixed: bool) -> Iterator[Point]:
         name = words.printable(row.title) + (_setting(row) * suffixed)
         rank = places.index(row.label) if row.label in places else len(places)
         estimate = row.figures.acceptance_length
-        group = Group(None if lone else row.table, row.dataset, name)
+        group = Group(None if lone else row.table, row.dataset, name, titled=row.table is None)
         yield Point(arm, row, group, estimate, _note(row, estimate), rank, row.label)
 
 
@@ -253,7 +265,9 @@ def _rows(arms: Sequence[Arm]) -> Iterator[tuple[Arm, Row, Group]]:
     for arm in arms:
         for row in arm.report.rows:
             if row is not arm.report.overall:
-                yield arm, row, Group(row.table, row.dataset, _name(row, bare=bare) + (_setting(row) * suffixed))
+                name = _name(row, bare=bare) + (_setting(row) * suffixed)
+                titled = row.table is None and not (bare and row.label)
+                yield arm, row, Group(row.table, row.dataset, name, titled)
         yield arm, arm.report.overall, Group(None, None, OVERALL)
 
 

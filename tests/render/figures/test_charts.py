@@ -154,6 +154,15 @@ def test_partial_and_made_up_rows_say_so(tmp_path: Path) -> None:
     ]
 
 
+def test_a_category_that_is_called_so_by_chance_is_marked_all_the_same(tmp_path: Path) -> None:
+    units = [(f"e{i}", "stand-in actors", 1) for i in range(20)]
+    made_up = cell(units, table="Talk", title="Chat", rows="category")
+    made_up = made_up.model_copy(update={"prompts": made_up.prompts.model_copy(update={"standin": True})})
+    found = arms(tmp_path, run_folder(tmp_path, plan(made_up, run_id="actors"), easy(category="stand-in actors")))
+    chart = charts.categories(found)
+    assert [chart.shown(group) for group in chart.groups] == ["stand-in actors (stand-in)", "overall, pooled"]
+
+
 def test_marks_are_the_labels_of_the_report_and_partial_below_the_floor(tmp_path: Path) -> None:
     lost = [answered(None, prompt_id=f"e{i}", category="easy") for i in range(10, 20)]
     (arm,) = arms(tmp_path, folder(tmp_path, records=[*easy()[:10], *lost], synthetic="told"))
