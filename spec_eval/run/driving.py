@@ -24,7 +24,17 @@ from spec_eval.render.progress import Progress
 from spec_eval.run import grading, planning, provenance, same_server, serving
 from spec_eval.run.options import RunOptions
 from spec_eval.run.planning import Prepared
-from spec_eval.store import Manifest, NotExact, Plan, Reconciliation, RunFolder, RunLock, SessionEnd, new_run_folder
+from spec_eval.store import (
+    Manifest,
+    NotExact,
+    Plan,
+    Reconciliation,
+    Records,
+    RunFolder,
+    RunLock,
+    SessionEnd,
+    new_run_folder,
+)
 from spec_eval.verdict import Cause
 
 
@@ -167,9 +177,10 @@ def _session(folder: RunFolder, prepared: Prepared, progress: Progress, interrup
             )
     if error is not None:
         return Finished(folder, error)
-    folder.write_grades(grading.grades(plan, prepared.prompts, folder.records().records))
+    read = folder.records()  # once: with long answers it is a hundred megabytes
+    folder.write_grades(grading.grades(plan, prepared.prompts, read.records))
     with interrupts.held_back():
-        _write_manifest(folder, plan, engine, server, found, end)
+        _write_manifest(folder, plan, engine, server, found, end, read)
     return Finished(folder, _shortfall(folder))
 
 
@@ -282,9 +293,15 @@ def _end_session(folder: RunFolder, session: _Session, result: Reconciliation) -
 
 
 def _write_manifest(
-    folder: RunFolder, plan: Plan, engine: Engine, server: serving.Server, found: Probe, end: SessionEnd
+    folder: RunFolder,
+    plan: Plan,
+    engine: Engine,
+    server: serving.Server,
+    found: Probe,
+    end: SessionEnd,
+    read: Records,
 ) -> None:
-    records = folder.records().records
+    records = read.records
     outcome = acceptance.outcome(records, plan.planned())
     ends = folder.session_ends()
     folder.write_manifest(
@@ -311,15 +328,18 @@ def _write_manifest(
             packages=provenance.packages(),
             platform=provenance.machine(),
             sessions=ends,
-            reconciliation=_over_sessions(folder, ends),
+            reconciliation=_over_sessions(folder, ends, read.lines),
             server_wide=None if engine.by_request else totals_table(server_wide(ends)),
             outcome=provenance.outcome_table(outcome),
         )
     )
 
 
-def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconciliation:
-    """One verdict for the run: the worst of its sessions; a killed session leaves nothing to compare."""
+def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...], lines: int) -> Reconciliation:
+    """One verdict for the run: the worst of its sessions; a killed session leaves nothing to compare.
+
+    lines: of requests.jsonl.
+    """
     killed = folder.sessions_started() - len(ends)
     differing = [end.reconciliation for end in ends if end.reconciliation.status == "differs"]
     if differing:
@@ -327,7 +347,7 @@ def _over_sessions(folder: RunFolder, ends: tuple[SessionEnd, ...]) -> Reconcili
     if killed:
         reason = f"{killed} of {killed + len(ends)} sessions were killed before the counters could be read again"
         return Reconciliation.unavailable(NotExact.KILLED, reason)
-    lines, accounted = folder.records().lines, sum(end.requests for end in ends)
+    accounted = sum(end.requests for end in ends)
     if lines != accounted:
         reason = f"{lines} requests are recorded, the sessions account for {accounted}"
         return Reconciliation.unavailable(NotExact.UNACCOUNTED, reason)
