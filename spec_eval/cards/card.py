@@ -11,7 +11,7 @@ from spec_eval.cards.checks import Drafts, Judged, Verdict, fits, judge
 from spec_eval.cards.claims import Setting, drafts_vary, missing_facts, settings
 from spec_eval.cards.numbers import Printed
 from spec_eval.cards.tables import Row, Table, read_tables
-from spec_eval.errors import NoVerdict, UsageError
+from spec_eval.errors import UsageError
 
 _TOTAL = re.compile(r"^\W*(?:\w+[ -])?(?:total|overall|average|avg|mean)\b|^\W*(?:all|macro|micro)\W*$", re.IGNORECASE)
 _OF_METHODS = re.compile(r"method|drafter|draft|model|algorithm|config|setting|speculator|\bk\b|tokens", re.IGNORECASE)
@@ -60,7 +60,7 @@ class Card:
 
 
 def check(path: Path) -> Card:
-    """The card in a file. UsageError if it cannot be read, NoVerdict if it has no table of acceptance figures."""
+    """The card in a file, without tables if it prints no acceptance figure. UsageError if it cannot be read."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -71,10 +71,6 @@ def check(path: Path) -> Card:
     # Nobody sees a comment of a rendered card; its lines stay, so that others keep their numbers.
     text = re.sub(r"<!--.*?-->", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
     tables = read_tables(text)
-    if not any(table.rows for table in tables):
-        raise NoVerdict(
-            f"{path}: no table of acceptance lengths, rates or positions; tables are read with | or tabs between cells"
-        )
     told = settings(text)
     vary = drafts_vary(text)
     elsewhere = {table.positions for table in tables if table.positions > 1} or {s.k for s in told}

@@ -37,8 +37,12 @@ def check_card(
     card = cards.check(file)
     if form is Format.JSON:
         say(json.dumps(rendered.document(card), indent=2, allow_nan=False))
-    else:
+    elif card.tables:
         say(rendered.text(card), end="")
+    if not card.tables:
+        raise NoVerdict(
+            f"{file}: no table of acceptance lengths, rates or positions; tables are read with | or tabs between cells"
+        )
     judged = [row for table in card.tables for row in table.rows]
     false = [printable(row.row.name) for row in judged if row.verdict is Verdict.IMPOSSIBLE]
     if false:

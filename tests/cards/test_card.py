@@ -5,7 +5,7 @@ import pytest
 
 from spec_eval.cards import Card, NoteCode, check
 from spec_eval.cards.checks import Verdict
-from spec_eval.errors import NoVerdict, UsageError
+from spec_eval.errors import UsageError
 
 HEADS = "| Set | AL | Acceptance rate | Pos 1 | Pos 2 |\n|---|---|---|---|---|\n"
 GOOD = "| one | 2.30 | 65% | 80% | 50% |\n"
@@ -54,9 +54,10 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "words\n", HEADS, "| c | tok/s |\n|---|---|\n| 1 | 100 |\n"])
-def test_no_table_is_no_verdict(card: Checker, text: str) -> None:
-    with pytest.raises(NoVerdict, match="no table of acceptance"):
-        card(text)
+def test_a_text_without_figures_is_a_card_without_tables(card: Checker, text: str) -> None:
+    found = card(text)
+    assert (found.tables, found.notes, found.name) == ((), (), "card.md")
+    assert "hardware" in found.missing
 
 
 def test_a_comment_is_passed_over_and_lines_keep_their_numbers(card: Checker) -> None:

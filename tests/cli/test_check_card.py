@@ -88,6 +88,19 @@ def test_no_table_is_one_line_and_no_verdict(tmp_path: Path, capsys: pytest.Capt
     assert len(err.splitlines()) == 1
 
 
+def test_no_table_is_valid_json_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = checked("# words\n\nnum_speculative_tokens 4\n", tmp_path, capsys, "--format", "json")
+    assert code == 3
+    assert err.splitlines() == [
+        f"spec-eval: {tmp_path / 'card.md'}: no table of acceptance lengths, rates or positions; "
+        "tables are read with | or tabs between cells"
+    ]
+    found = json.loads(out)
+    assert (found["schema_version"], found["file"], found["tables"], found["notes"]) == (1, "card.md", [], [])
+    assert found["counts"] == {"holds": 0, "cannot be true": 0, "not enough printed to check": 0}
+    assert found["draft_tokens"] == [{"line": 3, "setting": "num_speculative_tokens 4", "k": 4}]
+
+
 def test_nothing_that_could_be_checked_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = checked("Set\tAL\none\t2.30\n", tmp_path, capsys)
     assert code == 3
