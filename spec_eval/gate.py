@@ -11,6 +11,7 @@ from math import ceil, expm1, log1p
 
 from spec_eval import stats
 from spec_eval.compare import Comparison, compare
+from spec_eval.errors import UsageError
 from spec_eval.pairs import Conversation, Pairs, Side, Tally, pair, total, within
 from spec_eval.rules import Rule
 from spec_eval.stats import FEWEST_FOR_INTERVAL, Change
@@ -98,13 +99,31 @@ class Gate:
 
 
 def judge(baseline: Side, candidate: Side, rules: Sequence[Rule], *, allow: Iterable[str] = ()) -> Gate:
-    """Settings first, then every rule."""
+    """Settings first, then every rule; UsageError for a rule on a category that neither of the two has."""
+    _require_places(rules, baseline.conversations, candidate.conversations)
     comparison = compare(baseline, candidate, allow=allow)
     if comparison.overall is None:
         return Gate(comparison, ())
     a, b = baseline.conversations, candidate.conversations
     rulings = _holm([_change(rule, a, b) if rule.relative else _floor(rule, a, candidate) for rule in rules], rules)
     return Gate(comparison, (*rulings, _categories(a, b), _paired(pair(a, b))))
+
+
+def _require_places(rules: Sequence[Rule], a: Sequence[Conversation], b: Sequence[Conversation]) -> None:
+    """A name that neither has is a slip in the rule; one that a single run lacks is for the verdict.
+
+    A side without conversations cannot tell, and is refused by its settings.
+    """
+    if not a or not b:
+        return
+    categories = list(dict.fromkeys(one.category for one in (*a, *b)))
+    cells = list(dict.fromkeys(one.cell_id for one in (*a, *b)))
+    for rule in rules:
+        if rule.place is not None and rule.place not in (*categories, *cells):
+            raise UsageError(
+                f"rule {rule.text!r}: no category and no cell of either run is called {rule.place!r}; "
+                f"name one of the categories {', '.join(map(repr, categories))}, or cells {', '.join(map(repr, cells))}"
+            )
 
 
 def _change(rule: Rule, a: Sequence[Conversation], b: Sequence[Conversation]) -> Ruling:

@@ -1,9 +1,11 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spec_eval import gate, sides
+from spec_eval.errors import UsageError
 from spec_eval.gate import CATEGORIES, PAIRED, Gate, Ruling, Verdict
 from spec_eval.pairs import Conversation, Side, Tally
 from spec_eval.rules import DEFAULT, read
@@ -188,12 +190,39 @@ def test_a_category_without_figures_in_the_candidate_fails(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("rule", ["acceptance_length[poetry]:-2%", "acceptance_length[poetry]>=1"])
-def test_a_category_that_nobody_has_fails(rule: str, tmp_path: Path) -> None:
-    one = first(judged(tmp_path, BEFORE, BEFORE, rule))
+def test_a_category_that_nobody_has_is_a_slip_in_the_rule(rule: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        judged(tmp_path, BEFORE, BEFORE, "acceptance_length:-2%", rule, categories=("coding", "math"))
+    assert str(refused.value) == (
+        f"rule {rule!r}: no category and no cell of either run is called 'poetry'; "
+        f"name one of the categories 'coding', 'math', or cells '{CELL}'"
+    )
+
+
+def test_a_misspelt_category_is_found_before_settings_are_looked_at(tmp_path: Path) -> None:
+    a, b = run(tmp_path, "a", AFTER), run(tmp_path, "b", BEFORE, settings={"temperature": 1.0})
+    with pytest.raises(UsageError, match="called 'codng'; name one of the categories 'coding', or"):
+        gate.judge(sides.load(a), sides.load(b), read(["acceptance_length[codng]:-2%"]))
+
+
+@pytest.mark.parametrize("rule", ["acceptance_length[math]:-2%", "acceptance_length[math]>=1"])
+def test_a_category_of_one_run_alone_is_for_the_verdict(rule: str, tmp_path: Path) -> None:
+    other = Conversation(CELL, "chat", "q0", "math", Tally(2, 1, 2, (1,)), full=True)
+    both = sides.load(run(tmp_path, "a", BEFORE))
+    more = replace(both, conversations=(*both.conversations, other))
+    one = first(gate.judge(more, both, read([rule])))
     assert (one.verdict, one.reason) == (
         Verdict.FAIL,
-        "no figure in the candidate: no category and no cell is called 'poetry'",
+        "no figure in the candidate: no category and no cell is called 'math'",
     )
+
+
+def test_a_description_knows_no_category_and_is_refused_by_its_settings(tmp_path: Path) -> None:
+    bare = tmp_path / "other.json"
+    bare.write_text('{"k": 3}', encoding="utf-8")
+    rules = read(["acceptance_length[poetry]:-2%"])
+    found = gate.judge(sides.load(bare), sides.load(run(tmp_path, "b", BEFORE)), rules)
+    assert found.verdict is Verdict.NOT_COMPARABLE
 
 
 def test_a_cell_can_be_named_too(tmp_path: Path) -> None:

@@ -95,6 +95,11 @@ def test_rules_come_from_the_command_line_else_from_the_suite(tmp_path: Path, fa
     ("argv", "words"),
     [
         (("--rule", "acceptance_length:2%"), "--rule: rule 'acceptance_length:2%': an allowed loss is more than 0"),
+        (
+            ("--rule", "acceptance_length[codng]:-2%"),
+            "rule 'acceptance_length[codng]:-2%': no category and no cell of either run is called 'codng'; "
+            "name one of the categories 'coding', or cells 'chat.t0.c1'",
+        ),
         (("--allow", "temprature"), "did you mean 'temperature'"),
         (("--on-inconclusive", "maybe"), "maybe"),
         (("--baseline", "nowhere.json"), "nowhere.json: No such file"),
