@@ -7,6 +7,7 @@ from spec_eval.compare import Comparison, Delta, Row
 from spec_eval.pairs import Side
 from spec_eval.render import console, markdown
 from spec_eval.render.grid import Grid
+from spec_eval.render.json import interval
 from spec_eval.render.words import NOTHING, number, printable
 
 SCHEMA_VERSION = 1
@@ -165,5 +166,5 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _delta(one: Delta) -> dict[str, Any]:
-    names = ("a", "b", "value", "low", "high", "n", "correlation")
-    return {"change" if name == "value" else name: getattr(one, name) for name in names}
+    change = interval(one.value, one.low, one.high)
+    return {"a": one.a, "b": one.b, "change": change, "n": one.n, "correlation": one.correlation}

@@ -1,13 +1,13 @@
 """A gate's verdict as text, Markdown, JSON and JUnit XML: the same input gives the same bytes."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 from xml.etree import ElementTree
 
 from spec_eval.gate import CONFIDENCE, Gate, Ruling, Verdict
 from spec_eval.render import compare, console, markdown
 from spec_eval.render.grid import Grid
+from spec_eval.render.json import interval
 from spec_eval.render.words import NOTHING, printable
 
 SCHEMA_VERSION = 1
@@ -88,10 +88,24 @@ def document(gate: Gate, on_inconclusive: OnInconclusive) -> dict[str, Any]:
         "on_inconclusive": on_inconclusive,
         "sentence": sentence(gate, on_inconclusive),
         "method": METHOD,
-        "rules": [
-            {"rule" if name == "text" else name: value for name, value in asdict(r).items()} for r in gate.rulings
-        ],
+        "rules": [_rule(one) for one in gate.rulings],
         "comparison": compare.document(gate.comparison),
+    }
+
+
+def _rule(one: Ruling) -> dict[str, Any]:
+    return {
+        "rule": one.text,
+        "verdict": one.verdict,
+        "reason": one.reason,
+        "n": one.n,
+        "baseline": one.baseline,
+        "candidate": one.candidate,
+        "change": interval(one.change, one.low, one.high),
+        "chance": one.chance,
+        "shown_from": one.shown_from,
+        "found_from": one.found_from,
+        "pairs_needed": one.pairs_needed,
     }
 
 

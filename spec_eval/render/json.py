@@ -1,4 +1,8 @@
-"""A report as JSON: fractions, not percents; null where there is no data, never 0 or NaN."""
+"""A report as JSON: fractions, not percents; null where there is no data, never 0 or NaN.
+
+A figure with an interval has one shape in every document of ours: that of `interval`. Beside a figure that is a plain
+number or a list of them, the same objects stand under its name with `_interval`.
+"""
 
 import json
 from collections.abc import Sequence
@@ -96,12 +100,12 @@ def _row(row: Row) -> dict[str, Any]:
         "inferred": figures.inferred,
         "acceptance_length_request_mean": _estimate(figures.acceptance_length_request_mean),
         "acceptance_rate": stats.value(figures.acceptance_rate),
-        "acceptance_rate_interval": _interval(figures.acceptance_rate),
+        "acceptance_rate_interval": _estimate(figures.acceptance_rate),
         "drafts_per_step": figures.drafts_per_step,
         "positions": stats.values(figures.positions),
-        "positions_interval": _intervals(figures.positions),
+        "positions_interval": _estimates(figures.positions),
         "positions_request_mean": stats.values(figures.positions_request_mean),
-        "positions_request_mean_interval": _intervals(figures.positions_request_mean),
+        "positions_request_mean_interval": _estimates(figures.positions_request_mean),
         "conditional_positions": figures.conditional_positions,
         "grade": row.grade,
         "partial": row.partial,
@@ -109,8 +113,7 @@ def _row(row: Row) -> dict[str, Any]:
         "full_draft_steps": asdict(figures.full_steps) if figures.full_steps else None,
         "mean_of_repeats": asdict(row.repeats) if row.repeats else None,
         "shorter_drafts": [asdict(one) for one in row.shorter] or None,
-        "delivered_tokens_per_verification_step": stats.value(figures.delivered_per_step),
-        "delivered_tokens_per_verification_step_interval": _interval(figures.delivered_per_step),
+        "delivered_tokens_per_verification_step": _estimate(figures.delivered_per_step),
         "undelivered_tokens": figures.undelivered,
         "unexplained_tokens": figures.unexplained,
     }
@@ -121,13 +124,14 @@ def _requests(outcome: Outcome) -> dict[str, Any]:
     return {name: getattr(outcome, name) for name in (*COUNTS, *tables)}
 
 
+def interval(value: float | None, low: float | None, high: float | None) -> dict[str, float | None] | None:
+    """A figure with its interval; null without the figure, and both ends null without an interval."""
+    return None if value is None else {"value": value, "low": low, "high": high}
+
+
 def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
-    return None if estimate is None else {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return None if estimate is None else interval(estimate.value, estimate.low, estimate.high)
 
 
-def _interval(estimate: Estimate | None) -> dict[str, float | None] | None:
-    return None if estimate is None else {"low": estimate.low, "high": estimate.high}
-
-
-def _intervals(estimates: Sequence[Estimate] | None) -> list[dict[str, float | None] | None] | None:
-    return None if estimates is None else [_interval(one) for one in estimates]
+def _estimates(estimates: Sequence[Estimate] | None) -> list[dict[str, float | None] | None] | None:
+    return None if estimates is None else [_estimate(one) for one in estimates]

@@ -51,7 +51,12 @@ def test_json_has_fractions(tmp_path: Path, face: Callable[..., Shown]) -> None:
     found = json.loads(out)
     assert code == 0
     assert (found["schema_version"], found["comparable"], found["differences"]) == (1, True, [])
-    assert found["overall"]["acceptance_length"]["change"] == pytest.approx(1 / 3)
+    # as the text prints them: by hand in test_compare
+    assert found["overall"]["acceptance_length"]["change"] == {
+        "value": pytest.approx(1 / 3),
+        "low": pytest.approx(0.1361, abs=5e-5),
+        "high": pytest.approx(0.5648, abs=5e-5),
+    }
     assert (found["overall"]["pairs"], found["overall"]["left_out"], found["overall"]["state"]) == (20, 0, "higher")
     assert [row["category"] for row in found["rows"]] == ["coding"]
     assert found["a"]["settings"]["chat.t0.c1"]["temperature"] == 0.0

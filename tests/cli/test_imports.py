@@ -154,7 +154,7 @@ def test_tokens_verified_past_the_end_are_told_and_al_keeps_them(
     assert code == 0
     overall = document(out)["overall"]
     assert overall["acceptance_length"]["value"] == pytest.approx(4.0)
-    assert overall["delivered_tokens_per_verification_step"] == pytest.approx(11 / 4)
+    assert overall["delivered_tokens_per_verification_step"]["value"] == pytest.approx(11 / 4)
     assert (overall["undelivered_tokens"], overall["unexplained_tokens"]) == (15, 0)
     assert "2.7500 completion tokens after the first / verification steps (not AL)" in err
     assert "15 verified tokens lay past the end" in err

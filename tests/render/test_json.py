@@ -202,7 +202,11 @@ def test_rate_and_positions_keep_their_numbers_and_have_intervals_beside_them(tm
     units = [(f"p{i}", "qa", 1) for i in range(20)]
     records = tuple(answered(from_histogram((1 - i % 2, i % 2)), prompt_id=f"p{i}", category="qa") for i in range(20))
     got = document(tmp_path, plan(cell(units)), records)["overall"]
-    interval = {"low": pytest.approx(0.259914, abs=1e-6), "high": pytest.approx(0.740086, abs=1e-6)}
+    interval = {
+        "value": 0.5,
+        "low": pytest.approx(0.259914, abs=1e-6),
+        "high": pytest.approx(0.740086, abs=1e-6),
+    }
     assert (got["acceptance_rate"], got["positions"], got["positions_request_mean"]) == (0.5, [0.5], [0.5])
     assert got["acceptance_rate_interval"] == interval
     assert got["positions_interval"] == [interval]
