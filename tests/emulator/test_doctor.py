@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from spec_eval.doctor import Examination, Finding, Status, examine
 from spec_eval.drivers.chat import Timeouts
 from spec_eval.engines.endpoint import Endpoint
 from tests.emulator.server import EmulatorServer
+from tests.llamacpp_server import LlamaCppServer
 
 ENGINES = ("vllm", "sglang", "trtllm")
 SHORT = Timeouts(connect=5.0, first_token=0.5, between_chunks=0.4)
@@ -158,6 +160,18 @@ def test_another_model_fails_where_one_was_asked_for() -> None:
     assert statuses(found) == {"server": Status.FAIL}
     assert finding(found, "server").message.endswith("does not serve 'emulated-model' but another-model")
     assert examined("wrong-model").model == "another-model"
+
+
+def test_the_page_names_every_check_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "design" / "doctor.md").read_text(encoding="utf-8")
+    table = page.partition("| check | status |")[2].partition("\n\n")[0]
+    named = {line.split("|")[1].strip(" `") for line in table.splitlines()[2:]} - {""}
+    with LlamaCppServer(speculative=False) as idle:
+        seen = {f.check for f in examine(Endpoint.at(idle.root), engines.find("llamacpp"), model=None, k=4).findings}
+    seen |= {f.check for f in examined("adaptive").findings}
+    monkeypatch.setattr(doctor, "_LIMIT_S", 0.3)
+    seen |= {f.check for f in examined("hang").findings}
+    assert named == seen
 
 
 def test_another_draft_length_fails() -> None:
