@@ -21,7 +21,18 @@ from spec_eval.render import throughput
 from spec_eval.render.figures import charts, curve_sheets, sheets
 from spec_eval.rules import read
 from spec_eval.run.grading import grades
-from spec_eval.store import Cell, Manifest, Plan, Point, PromptRef, Reconciliation, RunFolder, SessionEnd, Target
+from spec_eval.store import (
+    Cell,
+    Manifest,
+    NotExact,
+    Plan,
+    Point,
+    PromptRef,
+    Reconciliation,
+    RunFolder,
+    SessionEnd,
+    Target,
+)
 from spec_eval.store.windows import WindowCell, WindowManifest, WindowPlan, WindowSession
 from spec_eval.suite import Sampling, Window
 from tests import windows
@@ -199,6 +210,11 @@ def test_the_provenance_of_plots(plotted: Path, tmp_path: Path) -> None:
 )
 def test_files_of_a_run(heading: str, model: type) -> None:
     check(heading, model_paths(model))
+
+
+def test_every_cause_is_named() -> None:
+    (line,) = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `cause` |")]
+    assert set(re.findall(r"`(\w+)`", line)) == {"cause", "differs", *NotExact}
 
 
 def test_the_lines_of_sessions(tmp_path: Path) -> None:
