@@ -24,18 +24,11 @@ S = TypeVar("S", bound=Stored)
 _LONGEST_LABEL = 100
 
 
-class RunFolder:
-    """The folder of one run."""
+class Folder:
+    """What the folders of all kinds of runs have."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @classmethod
-    def open(cls, path: Path) -> "RunFolder":
-        """An existing run of requests; UsageError where there is none, or one of windows."""
-        if kind_of(path) is not None:
-            raise UsageError(f"{path}: a throughput run; `report` and `plot` read it, without others of requests")
-        return cls(path)
 
     @property
     def server_log(self) -> Path:
@@ -44,8 +37,23 @@ class RunFolder:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything planned was driven to its end."""
+        """Whether everything planned was driven to its end: the manifest is written last."""
         return (self.path / "manifest.json").is_file()
+
+    def write_report(self, text: str) -> None:
+        """report.md: a convenience, made anew by every run and resume."""
+        write_text(self.path / "report.md", text)
+
+
+class RunFolder(Folder):
+    """The folder of one run of requests."""
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """An existing run of requests; UsageError where there is none, or one of windows."""
+        if kind_of(path) is not None:
+            raise UsageError(f"{path}: a throughput run; `report` and `plot` read it, without others of requests")
+        return cls(path)
 
     def write_plan(self, plan: Plan) -> None:
         """Before anything else."""
@@ -77,10 +85,6 @@ class RunFolder:
         suffix = "" if session == 1 else f".{session}"
         comment = "# synthetic\n" if self.plan().synthetic else ""
         (self.path / f"metrics-{moment}{suffix}.prom").write_text(comment + text, encoding="utf-8")
-
-    def write_report(self, text: str) -> None:
-        """report.md: a convenience, made anew by every run and resume."""
-        write_text(self.path / "report.md", text)
 
     def write_grades(self, lines: Iterable[dict[str, Any]]) -> None:
         """grades.jsonl, derived; no file where nothing is graded."""

@@ -5,20 +5,22 @@ it printed them, and what they are read with: what was dropped, what the server 
 """
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from spec_eval import jsontext
 from spec_eval.errors import UsageError
-from spec_eval.store.folder import damaged, read_model, write_model, write_text
+from spec_eval.store.folder import Folder, damaged, read_model, write_model
 from spec_eval.store.plan import Member, PromptRef, Stored, Target
 from spec_eval.suite import Sampling, Window
 
 T = TypeVar("T", bound=Stored)
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 SCHEMA_VERSION: Final = 1
 KIND: Final = "throughput"
 # By name. Only "ok" has figures; every other one is a hole in the curve, and never a zero.
@@ -116,7 +118,7 @@ class Requests(Stored):
 class Dropped(Stored):
     """Share of the window's work that its end dropped. basis: what it is a share of."""
 
-    share: float
+    share: Finite
     basis: Literal["tokens", "requests"]
 
 
@@ -127,12 +129,12 @@ class ServerWindow(Stored):
     at_end: the counter moves when an answer ends, so that what the window dropped is not in it either.
     """
 
-    tokens_per_second: float | None = None
+    tokens_per_second: Finite | None = None
     reason: str | None = None
     counter: str | None = None
     at_end: bool = False
-    tokens: float | None = None
-    seconds: float | None = None
+    tokens: Finite | None = None
+    seconds: Finite | None = None
 
 
 class Drafts(Stored):
@@ -184,7 +186,7 @@ class WindowCell(Stored):
     command: tuple[str, ...]
     started: str
     ended: str
-    seconds: float
+    seconds: Finite
     exit_code: int | None = None
     aiperf_version: str | None = None
     start_ns: int | None = None
@@ -208,8 +210,7 @@ class WindowCell(Stored):
 
     def average(self, metric: str) -> float | None:
         """AIPerf's own mean; null where the cell has none."""
-        value = self.native.get(metric, {}).get("avg") if self.outcome == OK else None
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return figure(self.native.get(metric, {}).get("avg")) if self.outcome == OK else None
 
 
 class WindowSession(Stored):
@@ -233,26 +234,24 @@ class WindowManifest(Stored):
     notes: tuple[str, ...] = ()
 
 
+def figure(value: object) -> float | None:
+    """A number of AIPerf's that can be one: finite, and not below zero; else null."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond every float
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
 def cell_name(concurrency: int, repeat: int) -> str:
     """As c4-r1."""
     return f"c{concurrency}-r{repeat}"
 
 
-class WindowFolder:
+class WindowFolder(Folder):
     """The folder of one throughput run."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def server_log(self) -> Path:
-        """Output of a server that we started."""
-        return self.path / "server.log"
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every planned cell was tried."""
-        return (self.path / "manifest.json").is_file()
 
     def write_plan(self, plan: WindowPlan) -> None:
         """Before anything else."""
@@ -307,10 +306,6 @@ class WindowFolder:
         path = folder / f"r{repeat}.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="ascii")
         return path
-
-    def write_report(self, text: str) -> None:
-        """report.md: a convenience, made anew by every run and resume."""
-        write_text(self.path / "report.md", text)
 
     def discard_unused(self) -> None:
         """Remove the folder of a run that never started a cell."""
