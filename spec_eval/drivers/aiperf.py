@@ -6,6 +6,7 @@ It lives in an environment of its own where that suits, and spec-eval imports no
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,7 @@ VARIABLE = "SPEC_EVAL_AIPERF"
 ALLOWANCE_S = 300.0
 _VERSION_S = 120.0
 _ENDING_S = 10.0
+_NUMBER = re.compile(r"(?<![\w.])\d+\.\d\S*")
 _OFFLINE = "HF_HUB_OFFLINE"  # with any value, even 0, AIPerf looks for a local folder on the hub
 # Ends AIPerf with us, however we end: started by path, since it is a program of its own.
 _KEEPER = Path(__file__).parent.parent / "serve" / "keeper.py"
@@ -62,7 +64,7 @@ def find(option: Path | None) -> Found:
                 raise EnvironmentFault(f"{how} {named}: no program there; give the path of the aiperf executable")
             return Found(path.absolute(), how)
     here = Path(sysconfig.get_path("scripts")) / "aiperf"
-    if os.access(here, os.X_OK):
+    if here.is_file() and os.access(here, os.X_OK):
         return Found(here, "in this environment")
     on_path = shutil.which("aiperf")
     if on_path is None:
@@ -80,17 +82,18 @@ def version(found: Found) -> str:
             [str(found.path), "--version"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_VERSION_S,
             check=False,
             env=_environment({}, None),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFault(f"{found.path}: does not start ({error}); mend or install AIPerf again") from error
-    words = said.stdout.split()
-    if said.returncode != 0 or not words:
-        last = (said.stderr.strip().splitlines() or ["no output"])[-1]
+    numbers = _NUMBER.findall(said.stdout)
+    if said.returncode != 0 or not numbers:
+        last = (said.stderr.strip().splitlines() or ["no version in its output"])[-1]
         raise EnvironmentFault(f"{found.path}: --version ends with {said.returncode} ({last}); install AIPerf again")
-    return words[-1]
+    return str(numbers[-1])
 
 
 def check_version(found: Found, told: str, *, any_version: bool) -> None:
@@ -220,7 +223,8 @@ def run(argv: Sequence[str], *, endpoint: Endpoint, local_tokenizer: bool, outpu
         code, timed_out = _end(process), True
     finally:
         _end(process)
-    return Ended(128 - code if code > 128 else code, timed_out, limit)
+    # A shell's and our keeper's way to tell of a signal; 255 is an exit code like any other.
+    return Ended(128 - code if code - 128 in signal.valid_signals() else code, timed_out, limit)
 
 
 def _environment(changes: Mapping[str, str | None], unset: set[str] | None) -> dict[str, str]:

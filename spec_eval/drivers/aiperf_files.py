@@ -1,5 +1,7 @@
 """What AIPerf 0.13 leaves of one cell: its figures, what became of the requests, and what the server counted."""
 
+import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,10 @@ _COMPLETE = re.compile(
 )
 _SENT = re.compile(r"Phase profiling \(profiling\) sending complete \| sent=([\d,]+)")
 _ERROR = re.compile(r" - (?:ERROR|CRITICAL) - (.*)")
+# AIPerf reads the counters three times a second. Readings over less than this share of the window are not of it.
+_COVERED = 0.5
+# By its labels, as text: what one series counted.
+_Series = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,12 @@ def read(folder: Path, ended: Ended, counters: Sequence[TokenCounter], *, any_ve
     requests = _requests(log)
     version = summary.get("aiperf_version")
     version = version if isinstance(version, str) else None
-    native = {name: summary[name] for name in KEPT if isinstance(summary.get(name), dict)}
+    native = {name: _known(summary[name]) for name in KEPT if isinstance(summary.get(name), dict)}
     outcome, detail = _outcome(ended, summary, native, requests, log, any_version=any_version)
     phase = _window(folder / MANIFEST)
     start, end = phase or (None, None)
     counted = _server_window(folder / SCRAPES, phase, counters)
-    figure = native.get(Y, {}).get("avg") if outcome == windows.OK else None
+    figure = windows.figure(native.get(Y, {}).get("avg")) if outcome == windows.OK else None
     return Cell(
         outcome=outcome,
         detail=detail,
@@ -93,25 +99,33 @@ def _outcome(
         return windows.OTHER_VERSION, f"AIPerf {version}, whose files are not read"
     if summary.get("was_cancelled") or summary.get("is_complete") is False:
         return windows.KILLED, "AIPerf says that it was cut short"
-    if ended.code == 0 and all(_is_number(native.get(name, {}).get("avg")) for name in (X, Y)):
+    lacking = [name for name in (X, Y) if windows.figure(native.get(name, {}).get("avg")) is None]
+    if ended.code == 0 and not lacking:
         return windows.OK, None
     if requests.completed == 0:
         if requests.failed:
             return windows.ALL_FAILED, f"{requests.failed} requests"
         return windows.ZERO, f"{requests.dropped or 0} requests were cut off by the end of the window"
     errors = _ERROR.findall(log)
-    said = f"{errors[-1][:200]}; " if errors else ""
-    return windows.FAILED, f"{said}exit code {ended.code}"
+    said = [errors[-1][:200]] if errors else []
+    if summary and lacking:
+        said.append(f"no {' and no '.join(lacking)}")
+    return windows.FAILED, "; ".join([*said, f"exit code {ended.code}"])
 
 
 def _requests(log: str) -> Requests:
-    """Only the log tells what was sent and what was dropped."""
+    """Only the log tells what was sent and what was dropped.
+
+    What was sent and never came back is in none of AIPerf's figures either, whatever it calls it: dropped.
+    """
     done, sent = _COMPLETE.search(log), _SENT.search(log)
     if done is None:
         return Requests(dispatched=_whole(sent[1]) if sent else None)
     finished, cancelled, errors = map(_whole, done.groups())
-    dispatched = _whole(sent[1]) if sent else finished + cancelled
-    return Requests(dispatched=dispatched, completed=finished - errors, failed=errors, dropped=cancelled)
+    dispatched = max(finished + cancelled, _whole(sent[1]) if sent else 0)
+    if errors > finished:
+        return Requests(dispatched=dispatched)
+    return Requests(dispatched=dispatched, completed=finished - errors, failed=errors, dropped=dispatched - finished)
 
 
 def _whole(text: str) -> int:
@@ -133,43 +147,75 @@ def _server_window(path: Path, phase: tuple[int, int] | None, counters: Sequence
         return ServerWindow(reason="AIPerf noted no window")
     if not counters:
         return ServerWindow(reason="this engine counts no generated tokens")
-    readings = [(at, found) for at, found in _readings(path, counters) if phase[0] <= at <= phase[1]]
-    if not readings:
+    inside = [one for one in _readings(path, counters) if phase[0] <= one.at <= phase[1]]
+    if not inside:
         return ServerWindow(reason="no reading of the server's counters inside the window")
-    counter = next((one for one in counters if all(one.family in found for _, found in readings)), None)
-    if counter is None:
-        return ServerWindow(reason=f"the server shows no {' or '.join(one.family for one in counters)}")
-    about = ServerWindow(counter=counter.family, at_end=counter.at_end)
-    values = sorted((at, found[counter.family]) for at, found in readings)
+    for counter in counters:
+        # The same counters may be shown at two addresses of one server: those of one address are read.
+        shown = [one for one in inside if counter.family in one.families]
+        if shown:
+            values = [(one.at, one.families[counter.family]) for one in shown if one.address == shown[0].address]
+            found = _counted(sorted(values, key=lambda value: value[0]), (phase[1] - phase[0]) / 1e9)
+            return found.model_copy(update={"counter": counter.family, "at_end": counter.at_end})
+    return ServerWindow(reason=f"the server shows no {' or '.join(one.family for one in counters)}")
+
+
+def _counted(values: Sequence[tuple[int, _Series]], window_s: float) -> ServerWindow:
+    """From the first reading to the last, series by series: the sum hides that one of them began anew."""
     (first_ns, first), (last_ns, last) = values[0], values[-1]
-    if first_ns == last_ns:
-        return about.model_copy(update={"reason": "a single reading of the server's counters inside the window"})
-    if any(after < before for (_, before), (_, after) in pairwise(values)):
-        return about.model_copy(update={"reason": "a counter went down: the server was started anew"})
     seconds = (last_ns - first_ns) / 1e9
-    return about.model_copy(
-        update={"tokens_per_second": (last - first) / seconds, "tokens": last - first, "seconds": seconds}
-    )
+    if not seconds:
+        return ServerWindow(reason="a single reading of the server's counters inside the window")
+    if any(after.get(name, 0) < n for (_, before), (_, after) in pairwise(values) for name, n in before.items()):
+        return ServerWindow(reason="a counter went down: the server was started anew")
+    if seconds < _COVERED * window_s:
+        return ServerWindow(reason=f"readings over {seconds:.1f} s only of a window of {window_s:.1f} s")
+    moved = {name: n - first.get(name, 0) for name, n in last.items() if n > first.get(name, 0)}
+    models = sorted({str(json.loads(name).get("model_name")) for name in moved})
+    if len(models) > 1:
+        return ServerWindow(reason=f"the server counted for several models: {', '.join(models)}")
+    tokens = float(sum(moved.values()))
+    return ServerWindow(tokens_per_second=tokens / seconds, tokens=tokens, seconds=seconds)
 
 
-def _readings(path: Path, counters: Sequence[TokenCounter]) -> Iterator[tuple[int, dict[str, float]]]:
-    """(time, counter → sum over its series) of every whole line."""
+@dataclass(frozen=True)
+class _Scrape:
+    """One reading of the server's metrics, of the families that are asked for."""
+
+    at: int
+    address: str
+    families: dict[str, _Series]
+
+
+def _readings(path: Path, counters: Sequence[TokenCounter]) -> Iterator[_Scrape]:
+    """Of every whole line; a family that is empty, or holds what is no count, is left out."""
     if not path.is_file():
         return
     with path.open("rb") as stream:
         for line in stream:
             try:
                 row = jsontext.loads(line)
-                at, metrics = row["timestamp_ns"], row["metrics"]
-                there = [one.family for one in counters if one.family in metrics]
-                found = {name: float(sum(series["value"] for series in metrics[name])) for name in there}
-            except (ValueError, KeyError, TypeError):
+                at, metrics, address = row["timestamp_ns"], row["metrics"], str(row.get("endpoint_url"))
+                named = {one.family: _series(metrics.get(one.family)) for one in counters}
+            except (ValueError, KeyError, TypeError, AttributeError):
                 continue
             if isinstance(at, int):
-                yield at, found
+                yield _Scrape(at, address, {family: series for family, series in named.items() if series})
 
 
-def _dropped(requests: Requests, counted: ServerWindow, native: object) -> Dropped | None:
+def _series(family: object) -> _Series:
+    found: _Series = {}
+    for one in family if isinstance(family, list) else ():
+        value = windows.figure(one["value"])
+        if value is None:
+            return {}
+        labels = one.get("labels")
+        name = json.dumps(labels if isinstance(labels, dict) else {}, sort_keys=True)
+        found[name] = found.get(name, 0) + value
+    return found
+
+
+def _dropped(requests: Requests, counted: ServerWindow, native: float | None) -> Dropped | None:
     """Of the tokens where the server counts them as they come, else of the requests.
 
     tokens: 1 - AIPerf's throughput / the server's, both over the window. Where the server's is the smaller one, which
@@ -180,13 +226,18 @@ def _dropped(requests: Requests, counted: ServerWindow, native: object) -> Dropp
     if requests.dropped == 0:
         return Dropped(share=0.0, basis="requests")
     rate = counted.tokens_per_second
-    if rate and not counted.at_end and isinstance(native, int | float) and rate > native:
+    if rate is not None and not counted.at_end and native is not None and rate > native:
         return Dropped(share=1 - native / rate, basis="tokens")
     return Dropped(share=requests.dropped / requests.dispatched, basis="requests")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _known(value: Any) -> Any:
+    """As parsed, with null for what is no number: our files hold no NaN."""
+    if isinstance(value, dict):
+        return {name: _known(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_known(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.factories import DATA
 DONE = Ended(0, timed_out=False, limit_s=300.0)
 # The window of the recording.
 START, END = 1796068518433387091, 1796068523442471848
+S = 1_000_000_000
+FAMILY = "vllm:generation_tokens"
 
 
 @pytest.fixture
@@ -55,15 +58,109 @@ def test_failed_requests_are_no_completed_ones(recorded: Path) -> None:
     assert cell.requests.model_dump() == {"dispatched": 1019, "completed": 1008, "failed": 7, "dropped": 4}
 
 
-def test_series_of_several_engines_are_added(recorded: Path) -> None:
-    lines = [
-        {"timestamp_ns": at, "metrics": {"vllm:generation_tokens": [{"value": n}, {"value": 2 * n}]}}
-        for at, n in ((START, 100.0), (START + 2_000_000_000, 200.0))
+def series(*values: float | None | str, model: str = "m") -> list[dict[str, object]]:
+    """One for each engine."""
+    return [{"labels": {"engine": str(i), "model_name": model}, "value": value} for i, value in enumerate(values)]
+
+
+def lines(folder: Path, *rows: object) -> None:
+    """What the server showed: (time, family's series) or a line as it is."""
+    made = [
+        row if isinstance(row, str) else json.dumps({"timestamp_ns": row[0], "metrics": {FAMILY: row[1]}})  # type: ignore[index]
+        for row in rows
     ]
-    path = recorded / "server_metrics_export.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"timestamp_ns": 1796', encoding="utf-8")
+    (folder / "server_metrics_export.jsonl").write_text("".join(f"{line}\n" for line in made), encoding="utf-8")
+
+
+def test_series_of_several_engines_are_added(recorded: Path) -> None:
+    torn = '{"timestamp_ns": 1796'
+    lines(recorded, (START, series(100.0, 200.0)), (START + 4 * S, series(200.0, 400.0)), torn)
     window = read(recorded).server_window
-    assert (window.tokens, window.seconds, window.tokens_per_second) == (300.0, 2.0, 150.0)
+    assert (window.tokens, window.seconds, window.tokens_per_second) == (300.0, 4.0, 75.0)
+
+
+def test_a_series_that_appears_began_at_zero(recorded: Path) -> None:
+    lines(recorded, (START, series(100.0)), (START + 2 * S, series(150.0)), (START + 4 * S, series(160.0, 40.0)))
+    assert read(recorded).server_window.tokens == 100.0
+
+
+@pytest.mark.parametrize("after", [series(0.0, 900.0), series(900.0)])
+def test_one_engine_that_began_anew_is_seen_behind_the_sum(recorded: Path, after: list[dict[str, object]]) -> None:
+    # the sum goes from 300 to 900
+    lines(recorded, (START, series(100.0, 200.0)), (END, after))
+    assert read(recorded).server_window.reason == "a counter went down: the server was started anew"
+
+
+def test_a_counter_that_fell_and_rose_again_inside_the_window_is_seen(recorded: Path) -> None:
+    lines(recorded, (START, series(100.0)), (START + S, series(5.0)), (END, series(400.0)))
+    assert read(recorded).server_window.reason == "a counter went down: the server was started anew"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"timestamp_ns": 1796068519433387091, "metrics": {"vllm:generation_tokens": [{"labels": {}, "value": NaN}]}}',
+        json.dumps({"timestamp_ns": START + S, "metrics": {"vllm:generation_tokens": [{"labels": {}, "value": None}]}}),
+        json.dumps({"timestamp_ns": START + S, "metrics": {"vllm:generation_tokens": [{"labels": {}, "value": "7"}]}}),
+        json.dumps({"timestamp_ns": START + S, "metrics": {"vllm:generation_tokens": [{"labels": {}}]}}),
+        json.dumps({"timestamp_ns": START + S, "metrics": {"vllm:generation_tokens": []}}),
+        json.dumps({"timestamp_ns": START + S, "metrics": {"vllm:generation_tokens": None}}),
+        json.dumps({"timestamp_ns": START + S, "metrics": {}}),
+        json.dumps({"timestamp_ns": START + S, "metrics": [1]}),
+        json.dumps({"timestamp_ns": str(START), "metrics": {}}),
+        "[" * 1000,
+        "7",
+        "\udcff",
+    ],
+)
+def test_a_reading_that_is_none_is_left_out(recorded: Path, broken: str) -> None:
+    lines(recorded, (START, series(100.0)), (START + 4 * S, series(500.0)))
+    path = recorded / "server_metrics_export.jsonl"
+    first, last = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, broken.encode(errors="surrogateescape"), last]))
+    assert read(recorded).server_window.tokens_per_second == 100.0
+
+
+def test_readings_at_one_end_of_the_window_alone_are_not_of_it(recorded: Path) -> None:
+    # of 5.009 s
+    lines(recorded, (START + 3 * S, series(100.0)), (START + 5 * S, series(300.0)))
+    window = read(recorded).server_window
+    assert (window.tokens_per_second, window.counter) == (None, FAMILY)
+    assert window.reason == "readings over 2.0 s only of a window of 5.0 s"
+
+
+def test_a_server_that_counts_for_another_model_too_has_no_figure(recorded: Path) -> None:
+    ours, theirs = series(100.0), series(7.0, model="other")
+    lines(recorded, (START, ours + theirs), (END, series(600.0) + theirs))
+    assert read(recorded).server_window.tokens == 500.0  # the other one stood still
+    lines(recorded, (START, ours + theirs), (END, series(600.0) + series(8.0, model="other")))
+    assert read(recorded).server_window.reason == "the server counted for several models: m, other"
+
+
+def test_one_server_at_two_addresses_is_counted_once(recorded: Path) -> None:
+    rows = [
+        {"endpoint_url": f"http://127.0.0.1:1/{where}", "timestamp_ns": at, "metrics": {FAMILY: series(value)}}
+        for where, at, value in (
+            ("metrics", START, 100.0),
+            ("other/metrics", START + 1, 100.0),
+            ("metrics", END - 9, 600.0),
+            ("other/metrics", END, 600.0),
+        )
+    ]
+    lines(recorded, *map(json.dumps, rows))
+    window = read(recorded).server_window
+    assert (window.tokens, window.seconds) == (500.0, (END - 9 - START) / 1e9)
+
+
+def test_counters_of_another_engine_are_not_taken_for_ours(recorded: Path) -> None:
+    scrapes(recorded, (START, 0.0), (END, 900.0), family="sglang:generation_tokens")
+    window = read(recorded).server_window
+    assert (window.tokens_per_second, window.reason) == (None, "the server shows no vllm:generation_tokens")
+
+
+def test_a_server_that_stood_still_counted_zero_and_that_is_a_figure(recorded: Path) -> None:
+    lines(recorded, (START, series(7.0)), (END, series(7.0)))
+    assert read(recorded).server_window.tokens_per_second == 0.0
 
 
 @pytest.mark.parametrize(
@@ -114,6 +211,43 @@ def test_the_share_is_of_requests_where_tokens_do_not_tell(recorded: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        # sent and never back: in none of AIPerf's figures, like what was cancelled
+        ({"sent": "30", "completed": "15", "cancelled": "4"}, (30, 15, 0, 15)),
+        ({"sent": "18", "completed": "15", "cancelled": "4"}, (19, 15, 0, 4)),
+        ({"sent": "4", "completed": "0", "cancelled": "4"}, (4, 0, 0, 4)),
+        # more errors than requests that came back: nothing is known of them
+        ({"sent": "19", "completed": "15", "cancelled": "4", "errors": "16"}, (19, None, None, None)),
+    ],
+)
+def test_what_was_sent_is_what_came_back_and_what_was_dropped(
+    recorded: Path, counts: dict[str, str], told: tuple[int | None, ...]
+) -> None:
+    log(recorded, **counts)
+    found = read(recorded).requests
+    assert (found.dispatched, found.completed, found.failed, found.dropped) == told
+
+
+def test_a_log_that_breaks_off_tells_what_was_sent(recorded: Path) -> None:
+    log(recorded)
+    path = recorded / "logs" / "aiperf.log"
+    path.write_text(path.read_text(encoding="utf-8").splitlines()[0], encoding="utf-8")
+    cell = read(recorded)
+    assert (cell.requests.dispatched, cell.requests.completed, cell.dropped) == (19, None, None)
+
+
+def test_the_warm_up_is_in_no_count(recorded: Path) -> None:
+    (recorded / "logs").mkdir()
+    (recorded / "logs" / "aiperf.log").write_text(
+        "Phase warmup (warmup) sending complete | sent=9, completed=8\n"
+        "Phase warmup (warmup) complete | completed=8, cancelled=1, errors=8 | more\n",
+        encoding="utf-8",
+    )
+    assert read(recorded).requests.model_dump() == dict.fromkeys(("dispatched", "completed", "failed", "dropped"))
+
+
+@pytest.mark.parametrize(
     ("ended", "change", "outcome"),
     [
         (Ended(-15, timed_out=True, limit_s=9), {}, "timed out"),
@@ -123,6 +257,13 @@ def test_the_share_is_of_requests_where_tokens_do_not_tell(recorded: Path) -> No
         (DONE, {"aiperf_version": "0.14.0"}, "another AIPerf"),
         (DONE, {"output_token_throughput": None}, "AIPerf failed"),
         (DONE, {"output_token_throughput": {"unit": "tokens/sec"}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput": {"unit": "tokens/sec", "avg": None}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput": {"unit": "tokens/sec", "avg": math.nan}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput_per_user": {"avg": math.inf}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput_per_user": {"avg": True}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput_per_user": {"avg": "100"}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput_per_user": {"avg": -1.0}}, "AIPerf failed"),
+        (DONE, {"output_token_throughput_per_user": {"avg": 10**400}}, "AIPerf failed"),
         (Ended(1, timed_out=False, limit_s=9), {}, "AIPerf failed"),
     ],
 )
@@ -132,6 +273,51 @@ def test_what_is_not_ok_has_no_figures(recorded: Path, ended: Ended, change: dic
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
     cell = read(recorded, ended)
     assert (cell.outcome, cell.native) == (outcome, {})
+
+
+def test_a_metric_that_is_missing_is_named(recorded: Path) -> None:
+    path = recorded / "profile_export_aiperf.json"
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    del summary["output_token_throughput_per_user"]
+    path.write_text(json.dumps(summary), encoding="utf-8")
+    log(recorded)
+    assert read(recorded).detail == "no output_token_throughput_per_user; exit code 0"
+
+
+def test_a_number_that_is_none_is_kept_as_null_beside_good_ones(recorded: Path) -> None:
+    path = recorded / "profile_export_aiperf.json"
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    summary["request_latency"]["std"] = math.nan
+    summary["time_to_first_token"] = {"unit": "ms", "avg": math.inf, "all": [1.0, -math.inf]}
+    path.write_text(json.dumps(summary), encoding="utf-8")
+    cell = read(recorded)
+    assert cell.outcome == "ok"
+    assert cell.native["request_latency"]["std"] is None
+    assert cell.native["request_latency"]["avg"] == 1180.7171534666666
+    assert cell.native["time_to_first_token"] == {"unit": "ms", "avg": None, "all": [1.0, None]}
+    json.dumps(cell.native, allow_nan=False)
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "null", "{", "\udcff", "[" * 5000, '{"phases": 7}', '{"phases": [7, {}]}'])
+def test_no_file_of_another_shape_is_more_than_a_hole(recorded: Path, text: str) -> None:
+    for name in ("profile_export_aiperf.json", "phase_manifest.json", "server_metrics_export.jsonl"):
+        (recorded / name).write_bytes(text.encode(errors="surrogateescape"))
+    cell = read(recorded)
+    assert (cell.outcome, cell.native, cell.start_ns) == ("AIPerf failed", {}, None)
+    assert cell.server_window.reason == "AIPerf noted no window"
+
+
+def test_a_folder_that_never_came_to_be_is_a_hole(tmp_path: Path) -> None:
+    cell = read(tmp_path / "c1-r1", Ended(1, timed_out=False, limit_s=9))
+    assert (cell.outcome, cell.detail, cell.dropped) == ("AIPerf failed", "exit code 1", None)
+
+
+def test_the_dropped_share_of_a_server_that_lost_ground_is_of_requests(recorded: Path) -> None:
+    log(recorded)
+    lines(recorded, (START, series(7.0)), (END, series(7.0)))
+    dropped = read(recorded).dropped
+    assert dropped is not None
+    assert (dropped.basis, dropped.share) == ("requests", 4 / 19)
 
 
 def test_half_a_summary_is_none(recorded: Path) -> None:
