@@ -4,15 +4,24 @@ X is AIPerf's `output_token_throughput_per_user.avg`, Y its `output_token_throug
 equal weight. A level without figures is a hole: null, and never a zero.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spec_eval.errors import UsageError
-from spec_eval.store.windows import OK, WindowCell, WindowFolder, WindowManifest, WindowPlan
+from spec_eval.store.windows import (
+    OK,
+    WindowCell,
+    WindowFolder,
+    WindowManifest,
+    WindowPlan,
+    WindowSession,
+)
 
 X_METRIC, Y_METRIC = "output_token_throughput_per_user", "output_token_throughput"
 NO_DRAFTER = "none"
+_DIGEST = 64  # characters of a SHA-256
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class Point:
     """One level of an arm. x, y: null in a hole, whose reasons are in `holes`, one a repeat without figures.
 
     server: tokens a second by the server's own counter. dropped: share, and of what. acceptance_length: of the
-    answers that the windows completed, 1 + ΣA / ΣS over the repeats.
+    answers that the windows completed, 1 + ΣA / ΣS over the repeats. cells: with figures; lost: tried without.
     """
 
     concurrency: int
@@ -45,21 +54,32 @@ class Point:
     acceptance_length: float | None
     holes: tuple[str, ...]
     cells: tuple[WindowCell, ...]
+    lost: tuple[WindowCell, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One run. label: its drafter, and its run id where drafters are equal. points: in order of concurrency."""
+    """One run. label: its drafter, and its k or run id where drafters are equal. points: in order of concurrency."""
 
     plan: WindowPlan
     manifest: WindowManifest | None
+    sessions: tuple[WindowSession, ...]
     label: str
     points: tuple[Point, ...]
 
     @property
     def drafts(self) -> bool | None:
         """Whether a drafter is named; null where nothing tells."""
-        return _drafts(self.plan, self.manifest)
+        target, told = self.plan.target, self.server_fact("speculative")
+        if not target.drafts or target.drafter == NO_DRAFTER:
+            return False
+        return True if target.drafter is not None else told if isinstance(told, bool) else None
+
+    @property
+    def k(self) -> int | None:
+        """Draft tokens a step; null where there is no drafter, or nobody says."""
+        k = self.server_fact("k") or self.plan.target.k
+        return k if isinstance(k, int) and self.plan.target.drafts else None
 
     @property
     def by_level(self) -> dict[int, Point]:
@@ -77,9 +97,27 @@ class Arm:
         }
         return [mark for mark, there in found.items() if there]
 
+    @property
+    def server(self) -> dict[str, Any] | None:
+        """What the server said of itself, last of all; null where none was asked yet."""
+        if self.manifest is not None:
+            return self.manifest.server
+        return self.sessions[-1].server if self.sessions else None
+
     def server_fact(self, name: str) -> Any:
-        """What the server says of itself; null where it does not, or the run has no end yet."""
-        return self.manifest.server.get(name) if self.manifest else None
+        """One thing of that; null where it does not say."""
+        return (self.server or {}).get(name)
+
+    def server_facts(self, name: str) -> tuple[Any, ...]:
+        """One thing as the server said it in each session, without what is not known: several where it changed."""
+        told = [*(session.server.get(name) for session in self.sessions), self.server_fact(name)]
+        return tuple(value for i, value in enumerate(told) if value is not None and value not in told[:i])
+
+    @property
+    def aiperf_versions(self) -> tuple[str, ...]:
+        """As planned, and as the cells with figures name it where that is another one."""
+        told = [cell.aiperf_version for point in self.points for cell in point.cells]
+        return tuple(dict.fromkeys([self.plan.aiperf.version, *(version for version in told if version is not None)]))
 
 
 @dataclass(frozen=True)
@@ -94,8 +132,9 @@ class Gain:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All arms of one data set. baseline: the arm without a drafter, or null.
+    """All arms of one data set. baseline: the one that was named, else the only one without a drafter, or null.
 
+    bare: run ids of the arms without a drafter; several of them are no baseline until one is named.
     stops: for each other arm the lowest level where its Y ratio is below 1; null where none was measured.
     """
 
@@ -103,28 +142,35 @@ class Comparison:
     title: str
     arms: tuple[Arm, ...]
     baseline: Arm | None
+    bare: tuple[str, ...]
     gains: tuple[Gain, ...]
     stops: dict[str, int | None] = field(default_factory=dict)
     differences: tuple[str, ...] = ()
 
+    @property
+    def lacks_baseline(self) -> bool:
+        """Whether there are arms to compare, and nothing to compare them with."""
+        return len(self.arms) > 1 and self.baseline is None
+
 
 def read(folders: Sequence[WindowFolder], baseline: WindowFolder | None = None) -> list[Comparison]:
-    """A comparison for each data set, in the order given; UsageError for a run given twice or two baselines."""
+    """A comparison for each data set, in the order given; UsageError for a run, or a copy of it, given twice."""
     paths = [folder.path.resolve() for folder in folders]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise UsageError(f"{twice}: the run is given twice; give each run once")
     if baseline is not None and baseline.path.resolve() not in paths:
         raise UsageError(f"--baseline {baseline.path}: is none of the runs; give it among them too")
     plans = [folder.plan() for folder in folders]
+    ids = [plan.run_id for plan in plans]
+    if copy := next((path for i, path in enumerate(paths) if ids[i] in ids[:i]), None):
+        raise UsageError(f"{copy}: a copy of run {ids[paths.index(copy)]}, which is given too; give each run once")
     groups: dict[str, list[int]] = {}
     for i, plan in enumerate(plans):
         groups.setdefault(plan.dataset, []).append(i)
     chosen = paths.index(baseline.path.resolve()) if baseline is not None else None
     found = []
     for members in groups.values():
-        names = [drafter(plans[i]) for i in members]
-        labels = [f"{n} ({plans[i].run_id})" if names.count(n) > 1 else n for n, i in zip(names, members, strict=True)]
-        arms = [_arm(folders[i], plans[i], label) for i, label in zip(members, labels, strict=True)]
+        arms = _labelled([_arm(folders[i], plans[i]) for i in members])
         found.append(_compared(arms, arms[members.index(chosen)] if chosen in members else None))
     return found
 
@@ -134,20 +180,33 @@ def drafter(plan: WindowPlan) -> str:
     return (plan.target.drafter or "drafter not named") if plan.target.drafts else "no drafter"
 
 
-def _arm(folder: WindowFolder, plan: WindowPlan, label: str) -> Arm:
+def _labelled(arms: Sequence[Arm]) -> list[Arm]:
+    """Each under the name of its drafter; with k where that tells arms of one drafter apart, else with its run id."""
+    names = [arm.label for arm in arms]
+    by_k = [f"{arm.label}, k {arm.k}" for arm in arms]
+    tells = [arm.k is not None and by_k.count(name) == 1 for arm, name in zip(arms, by_k, strict=True)]
+    found = []
+    for arm, name in zip(arms, by_k, strict=True):
+        alike = [told for told, label in zip(tells, names, strict=True) if label == arm.label]
+        label = arm.label if len(alike) == 1 else name if all(alike) else f"{arm.label} ({arm.plan.run_id})"
+        found.append(replace(arm, label=label))
+    return found
+
+
+def _arm(folder: WindowFolder, plan: WindowPlan) -> Arm:
     cells = folder.cells()
     points = [
         _point(level, [cells.get((level, repeat)) for repeat in range(1, plan.window.repeats + 1)])
         for level in sorted(plan.window.concurrency)
     ]
-    return Arm(plan, folder.manifest(), label, tuple(points))
+    return Arm(plan, folder.manifest(), folder.sessions(), drafter(plan), tuple(points))
 
 
 def _point(level: int, tried: Sequence[WindowCell | None]) -> Point:
-    good = [cell for cell in tried if cell is not None and cell.outcome == OK]
+    good = [cell for cell in tried if cell is not None and _has_figures(cell)]
     drops = [cell.dropped for cell in good if cell.dropped is not None]
-    # Shares of tokens and of requests are different things: only where all repeats tell of tokens, they count.
-    bases = {drop.basis for drop in drops if drop.share > 0} or {"tokens"}
+    # Shares of tokens and of requests are different things, and are not averaged; none of either is none of both.
+    bases = {drop.basis for drop in drops if drop.share > 0} or {drop.basis for drop in drops}
     alike = drops if len(bases) == 1 and len(drops) == len(good) else []
     counters = [cell.drafts for cell in good if cell.drafts is not None]
     steps, accepted = sum(d.steps for d in counters), sum(d.accepted for d in counters)
@@ -162,13 +221,19 @@ def _point(level: int, tried: Sequence[WindowCell | None]) -> Point:
         completed=_total(cell.requests.completed for cell in good),
         failed=_total(cell.requests.failed for cell in good),
         acceptance_length=1 + accepted / steps if steps else None,
-        holes=tuple(_hole(cell, repeat) for repeat, cell in enumerate(tried, 1) if cell is None or cell.outcome != OK),
+        holes=tuple(_hole(cell, repeat) for repeat, cell in enumerate(tried, 1) if cell not in good),
         cells=tuple(good),
+        lost=tuple(cell for cell in tried if cell is not None and cell not in good),
     )
 
 
+def _has_figures(cell: WindowCell) -> bool:
+    return cell.average(X_METRIC) is not None and cell.average(Y_METRIC) is not None
+
+
 def _hole(cell: WindowCell | None, repeat: int) -> str:
-    return f"repeat {repeat}: {cell.outcome if cell is not None else 'not measured'}"
+    outcome = "not measured" if cell is None else "without figures" if cell.outcome == OK else cell.outcome
+    return f"repeat {repeat}: {outcome}"
 
 
 def _spread(values: Iterable[float | None]) -> Spread | None:
@@ -183,15 +248,14 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 def _compared(arms: Sequence[Arm], named: Arm | None) -> Comparison:
     bare = [arm for arm in arms if arm.drafts is False]
-    if named is None and len(bare) > 1:
-        ids = ", ".join(arm.plan.run_id for arm in bare)
-        raise UsageError(f"{ids}: several runs without a drafter; choose one with --baseline RUN")
-    base = named or (bare[0] if bare else None)
+    base = named or (bare[0] if len(bare) == 1 else None)
     others = [arm for arm in arms if arm is not base] if base is not None else []
     gains = [gain for arm in others if base is not None for gain in _gains(arm, base)]
     stops = {arm.label: _stop(gain for gain in gains if gain.arm is arm) for arm in others}
     plan = arms[0].plan
-    return Comparison(plan.dataset, plan.title, tuple(arms), base, tuple(gains), stops, tuple(_differences(arms)))
+    ids = tuple(arm.plan.run_id for arm in bare)
+    differences = (*_differences(arms), *_changes(arms))
+    return Comparison(plan.dataset, plan.title, tuple(arms), base, ids, tuple(gains), stops, differences)
 
 
 def _gains(arm: Arm, base: Arm) -> list[Gain]:
@@ -214,47 +278,83 @@ def _stop(gains: Iterable[Gain]) -> int | None:
     return min((g.concurrency for g in gains if g.y_ratio is not None and g.y_ratio < 1), default=None)
 
 
-def _drafts(plan: WindowPlan, manifest: WindowManifest | None) -> bool | None:
-    if not plan.target.drafts or plan.target.drafter == NO_DRAFTER:
-        return False
-    if plan.target.drafter is not None:
-        return True
-    told = manifest.server.get("speculative") if manifest else None
-    return told if isinstance(told, bool) else None
-
-
 def _differences(arms: Sequence[Arm]) -> list[str]:
-    """What else than the drafter differs between arms, so that the curves do not isolate it; one sentence each."""
-    facts: dict[str, Callable[[Arm], Any]] = {
-        "engine": lambda a: a.plan.target.engine,
-        "server version": lambda a: a.server_fact("engine_version"),
-        "model": lambda a: a.server_fact("model") or a.plan.target.model,
-        "hardware": lambda a: (a.plan.target.hardware or {}).get("name"),
-        "tensor parallelism": lambda a: a.server_fact("tensor_parallelism"),
-        "prefix caching": lambda a: a.server_fact("prefix_caching"),
-        "adaptive verification": lambda a: a.server_fact("adaptive"),
-        "window": lambda a: f"{a.plan.window.duration_s:g} s",
-        "warm-up": lambda a: f"{a.plan.window.warmup_s:g} s",
-        "grace": lambda a: f"{a.plan.window.grace_s:g} s",
-        "repeats": lambda a: a.plan.window.repeats,
-        "sampling": lambda a: a.plan.sampling.model_dump(exclude_none=True),
-        "prompts": lambda a: (a.plan.prompts.sha256 or "")[:12] + f", {len(a.plan.prompts.units)} of them",
-        "seed": lambda a: a.plan.seed,
-        "AIPerf": lambda a: a.plan.aiperf.version,
-        "spec-eval": lambda a: " ".join(filter(None, (a.plan.spec_eval_version, (a.plan.spec_eval_commit or "")[:12]))),
-    }
+    """What else than the drafter differs between arms, so that the curves do not isolate it; one sentence each.
+
+    Values are compared as they are, and shortened for the sentence alone.
+    """
     found = []
-    for name, of in facts.items():
-        values = [_shown(of(arm)) for arm in arms]
-        if len(set(values)) > 1:
-            told = "; ".join(f"{arm.label}: {value}" for arm, value in zip(arms, values, strict=True))
-            found.append(f"Arms differ in {name} ({told}).")
+    for name, of in _FACTS.items():
+        values = [of(arm) for arm in arms]
+        if all(value == values[0] for value in values):
+            continue
+        shown = [_shown(value) for value in values]
+        told = "; ".join(f"{arm.label}: {text}" for arm, text in zip(arms, shown, strict=True))
+        found.append(f"Arms differ in {name} ({told}).")
     return found
 
 
+def _changes(arms: Sequence[Arm]) -> list[str]:
+    """What changed inside an arm, from one session of its run to the next."""
+    return [
+        f"{arm.label}: {name} changed while the run was measured ({_shown(values)})."
+        for arm in arms
+        for name, fact in _SERVER.items()
+        if len(values := arm.server_facts(fact)) > 1
+    ]
+
+
+def _chosen(arm: Arm) -> str:
+    """How many prompts, and which: their names in order, as a digest."""
+    names = "\n".join(prompt_id for prompt_id, _, _ in arm.plan.prompts.units)
+    return f"{len(arm.plan.prompts.units)} of them, {hashlib.sha256(names.encode()).hexdigest()[:8]}"
+
+
+def _said(fact: str) -> Callable[[Arm], Any]:
+    return lambda arm: arm.server_facts(fact)
+
+
+_SERVER = {
+    "server version": "engine_version",
+    "tensor parallelism": "tensor_parallelism",
+    "prefix caching": "prefix_caching",
+    "chat template": "chat_template_sha256",
+    "adaptive verification": "adaptive",
+}
+_FACTS: dict[str, Callable[[Arm], Any]] = {
+    "engine": lambda a: a.plan.target.engine,
+    "model": lambda a: a.server_fact("model") or a.plan.target.model,
+    **{name: _said(fact) for name, fact in _SERVER.items()},
+    "hardware": lambda a: (a.plan.target.hardware or {}).get("name"),
+    "what makes them synthetic": lambda a: a.plan.synthetic or "nothing",
+    "window": lambda a: _seconds(a.plan.window.duration_s),
+    "warm-up": lambda a: _seconds(a.plan.window.warmup_s),
+    "grace": lambda a: _seconds(a.plan.window.grace_s),
+    "repeats": lambda a: a.plan.window.repeats,
+    "order of cells": lambda a: a.plan.window.order,
+    "sampling": lambda a: a.plan.sampling.model_dump(exclude_none=True),
+    "prompts": lambda a: (a.plan.prompts.sha256 or "")[:12] or None,
+    "chosen prompts": _chosen,
+    "seed": lambda a: a.plan.seed,
+    "AIPerf": lambda a: a.aiperf_versions,
+    "spec-eval": lambda a: " ".join(filter(None, (a.plan.spec_eval_version, (a.plan.spec_eval_commit or "")[:12]))),
+}
+
+
+def _seconds(value: float) -> str:
+    """Short where that says all."""
+    short = f"{value:g}"
+    return f"{short if float(short) == value else repr(value)} s"
+
+
 def _shown(value: Any) -> str:
-    if value is None:
+    if value is None or value == ():
         return "not known"
+    if isinstance(value, tuple):
+        return ", then ".join(map(_shown, value))
     if isinstance(value, dict):
         return ", ".join(f"{name} {item}" for name, item in value.items())
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = str(value)
+    return text[:12] if len(text) == _DIGEST and text.isalnum() else text

@@ -1,3 +1,5 @@
+import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -5,7 +7,8 @@ import pytest
 from spec_eval import curves
 from spec_eval.curves import Arm, Comparison
 from spec_eval.errors import UsageError
-from spec_eval.store.windows import OK, Dropped, WindowFolder
+from spec_eval.store import PromptRef
+from spec_eval.store.windows import OK, Dropped, Requests, WindowFolder, WindowSession
 from spec_eval.suite import Window
 from tests.windows import cell, folder
 
@@ -90,13 +93,24 @@ def test_baselines_are_known_by_recipe_or_named(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    one, bare, other = (folder(tmp_path, f"r{i}", name, UNSORTED) for i, name in enumerate(("d", "none", "none")))
+    one, bare = folder(tmp_path, "r0", "d", UNSORTED), folder(tmp_path, "r1", "none", UNSORTED)
     with pytest.raises(UsageError, match="given twice"):
         curves.read([one, WindowFolder(one.path)])
     with pytest.raises(UsageError, match="is none of the runs"):
         curves.read([one], bare)
-    with pytest.raises(UsageError, match="several runs without a drafter; choose one with --baseline"):
-        curves.read([one, bare, other])
+    copy = shutil.copytree(one.path, tmp_path / "copy")
+    with pytest.raises(UsageError, match=r"copy: a copy of run r0, which is given too; give each run once"):
+        curves.read([one, WindowFolder(copy)])
+
+
+def test_of_several_runs_without_a_drafter_none_is_the_baseline_until_named(tmp_path: Path) -> None:
+    one, bare, other = (folder(tmp_path, f"r{i}", name, UNSORTED) for i, name in enumerate(("d", "none", "none")))
+    [found] = curves.read([one, bare, other])
+    assert (found.baseline, found.bare, found.gains, found.stops) == (None, ("r1", "r2"), (), {})
+    [found] = curves.read([one, bare, other], other)
+    assert found.baseline is not None
+    assert found.baseline.plan.run_id == "r2"
+    assert {gain.arm.plan.run_id for gain in found.gains} == {"r0", "r1"}
 
 
 def test_each_data_set_is_compared_by_itself(tmp_path: Path) -> None:
@@ -114,6 +128,14 @@ def test_arms_of_one_drafter_carry_their_run_ids(tmp_path: Path) -> None:
     assert [arm.label for arm in found.arms] == ["d (r1)", "d (r2)"]
 
 
+def test_arms_of_one_drafter_are_told_apart_by_k(tmp_path: Path) -> None:
+    runs = [folder(tmp_path, f"r{k}", "d", UNSORTED, server={"model": "m", "k": k}) for k in (3, 7)]
+    [found] = curves.read([*runs, folder(tmp_path, "r2", "e", UNSORTED)])
+    assert [arm.label for arm in found.arms] == ["d, k 3", "d, k 7", "e"]
+    [found] = curves.read([*runs, folder(tmp_path, "r9", "d", UNSORTED, server={"k": 7})])
+    assert [arm.label for arm in found.arms] == ["d (r3)", "d (r7)", "d (r9)"]
+
+
 def test_differences_beside_the_drafter_are_told(tmp_path: Path) -> None:
     one = folder(tmp_path, "r1", "d", UNSORTED)
     window = Window(concurrency=(1, 4, 16), warmup_s=30, duration_s=600, repeats=1)
@@ -126,6 +148,100 @@ def test_differences_beside_the_drafter_are_told(tmp_path: Path) -> None:
     )
     [alike] = curves.read([one, folder(tmp_path, "r3", "f", UNSORTED)])
     assert alike.differences == ()
+
+
+def refs(*names: str) -> PromptRef:
+    return PromptRef(
+        source="rows.jsonl", revision=None, files={}, sha256="ab" * 32, rows=9,
+        units=tuple((name, "coding", 1) for name in names),
+    )  # fmt: skip
+
+
+def test_other_prompts_of_the_same_file_and_number_are_a_difference(tmp_path: Path) -> None:
+    one = folder(tmp_path, "r1", "d", UNSORTED, prompts=refs("a", "b"))
+    two = folder(tmp_path, "r2", "e", UNSORTED, prompts=refs("a", "c"))
+    [found] = curves.read([one, two])
+    digests = [hashlib.sha256(names).hexdigest()[:8] for names in (b"a\nb", b"a\nc")]
+    assert found.differences == (
+        f"Arms differ in chosen prompts (d: 2 of them, {digests[0]}; e: 2 of them, {digests[1]}).",
+    )
+
+
+def test_windows_that_differ_in_a_millisecond_differ(tmp_path: Path) -> None:
+    windows = [
+        Window(concurrency=(1, 4, 16), warmup_s=30, duration_s=seconds, repeats=1) for seconds in (180.0, 180.0001)
+    ]
+    runs = [folder(tmp_path, f"r{i}", f"d{i}", UNSORTED, window=window) for i, window in enumerate(windows)]
+    [found] = curves.read(runs)
+    assert found.differences == ("Arms differ in window (d0: 180 s; d1: 180.0001 s).",)
+
+
+def test_repeats_synthetic_figures_and_aiperf_are_differences(tmp_path: Path) -> None:
+    one = folder(tmp_path, "r1", "d", {1: [(100.0, 90.0)] * 2})
+    two = folder(tmp_path, "r2", "e", {1: ["timed out"]}, synthetic="played")
+    two.append(cell(1, 1, (100.0, 90.0), aiperf_version="0.13.1"))
+    [found] = curves.read([one, two])
+    assert found.differences == (
+        "Arms differ in what makes them synthetic (d: nothing; e: played).",
+        "Arms differ in repeats (d: 2; e: 1).",
+        "Arms differ in AIPerf (d: 0.13.0; e: 0.13.0, then 0.13.1).",
+    )
+
+
+def test_a_server_that_changed_between_sessions_is_told_of_a_single_arm(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", UNSORTED, whole=False)
+    made.start_session(WindowSession(started="later", server={"model": "m", "k": 8, "engine_version": "0.33.0"}))
+    [found] = curves.read([made])
+    assert found.differences == ("d: server version changed while the run was measured (0.32.0, then 0.33.0).",)
+    [found] = curves.read([made, folder(tmp_path, "r2", "e", UNSORTED)])
+    assert found.differences[0] == "Arms differ in server version (d: 0.32.0, then 0.33.0; e: 0.32.0)."
+
+
+def test_a_run_without_an_end_knows_its_server_from_its_sessions(tmp_path: Path) -> None:
+    one = folder(tmp_path, "r1", "d", UNSORTED, whole=False)
+    [found] = curves.read([one, folder(tmp_path, "r2", "e", UNSORTED)])
+    assert found.differences == ()
+    assert found.arms[0].server == {"model": "m", "k": 8, "engine_version": "0.32.0"}
+
+
+def test_a_level_beside_the_plan_and_a_cell_without_numbers_are_no_points(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(100.0, 90.0)], 4: ["killed"]})
+    made.append(cell(64, 1, (9.0, 900.0)))
+    made.append(cell(1, 2, (1.0, 1.0)))
+    native = {"output_token_throughput_per_user": {"avg": 80.0}, "output_token_throughput": {"avg": None}}
+    made.append(cell(4, 1, (80.0, 300.0), native=native))
+    [found] = curves.read([made])
+    one, four = found.arms[0].points
+    assert (one.concurrency, one.y, four.concurrency) == (1, curves.Spread(90.0, 90.0, 90.0, 1), 4)
+    assert (four.x, four.y, four.holes) == (None, None, ("repeat 1: without figures",))
+    assert found.arms[0].marks == ["holes"]
+
+
+def test_shares_of_repeats_that_dropped_nothing_stay_what_they_are(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: ["killed"] * 2, 4: ["killed"] * 2})
+    for level, share, basis in ((1, 0.0, "requests"), (4, 0.3, "tokens")):
+        made.append(cell(level, 1, (1.0, 1.0), dropped=Dropped(share=0.0, basis="requests")))
+        made.append(cell(level, 2, (1.0, 1.0), dropped=Dropped(share=share, basis=basis)))  # type: ignore[arg-type]
+    [found] = curves.read([made])
+    one, four = found.arms[0].points
+    assert (one.dropped and one.dropped.mean, one.dropped_of) == (0.0, "requests")
+    assert (four.dropped and four.dropped.mean, four.dropped_of) == (0.15, "tokens")
+
+
+def test_a_share_that_one_repeat_does_not_know_is_not_known(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(1.0, 1.0), "killed"]})
+    made.append(cell(1, 2, (1.0, 1.0), dropped=None, requests=Requests()))
+    [point] = curves.read([made])[0].arms[0].points
+    assert (point.dropped, point.dispatched, point.completed) == (None, None, None)
+
+
+def test_a_run_without_a_finished_cell_is_an_arm_of_holes(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(1.0, 1.0)]}, whole=False)
+    (made.path / "cells.jsonl").unlink()
+    (made.path / "sessions.jsonl").unlink()
+    [found] = curves.read([made])
+    assert found.arms[0].points[0].holes == ("repeat 1: not measured",)
+    assert (found.arms[0].server, found.arms[0].by_level) == (None, {})
 
 
 def test_a_run_without_an_end_is_marked(tmp_path: Path) -> None:

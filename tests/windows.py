@@ -93,13 +93,14 @@ def folder(
     *,
     version: str | None = "0.32.0",
     whole: bool = True,
+    server: dict[str, Any] | None = None,
     **changes: Any,
 ) -> WindowFolder:
     """A run whose cells were measured in the order of `curve`."""
     made = WindowFolder(root / run_id)
     made.path.mkdir(parents=True)
     made.write_plan(plan(run_id, drafter, curve, **changes))
-    server = {"model": "m", "k": 8, "engine_version": version}
+    server = server or {"model": "m", "k": 8, "engine_version": version}
     session = WindowSession(started="2026-01-01T00:00:00+00:00", server=server)
     made.start_session(session)
     for level, tries in curve.items():

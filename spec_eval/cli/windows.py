@@ -50,7 +50,9 @@ def plot(
 ) -> None:
     """A figure for each data set, and the table against the baseline. Prints the files."""
     from spec_eval import curves
+    from spec_eval.render import throughput
     from spec_eval.render.figures import curve_sheets
+    from spec_eval.render.words import printable
     from spec_eval.store.windows import WindowFolder
 
     if aiperf is not None and not with_aiperf:
@@ -59,8 +61,9 @@ def plot(
     found = curves.read([WindowFolder(path) for path in paths], folder)
     drawn = [comparison for comparison in found if any(arm.by_level for arm in comparison.arms)]
     for comparison in found:
-        for line in (*curve_sheets.gaps(comparison), *comparison.differences):
-            print(f"spec-eval: {comparison.dataset}: {line}", file=sys.stderr)
+        without = [throughput.no_baseline(comparison)] if comparison.lacks_baseline else []
+        for line in (*curve_sheets.gaps(comparison), *comparison.differences, *without):
+            print(printable(f"spec-eval: {comparison.dataset}: {line}"), file=sys.stderr)
     program = None
     if with_aiperf:
         from spec_eval.drivers import aiperf as driver

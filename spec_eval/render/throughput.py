@@ -30,7 +30,7 @@ NOTES = (
 def cell_line(cell: WindowCell) -> str:
     """One finished cell, for a person who waits."""
     if cell.outcome != OK:
-        return f"{cell.name}: {cell.outcome}{f' ({cell.detail})' if cell.detail else ''}"
+        return _lost(cell)
     x, y = cell.average("output_token_throughput_per_user"), cell.average("output_token_throughput")
     sent = f"{_count(cell.requests.completed)} of {_count(cell.requests.dispatched)} requests"
     failed = f", {cell.requests.failed} failed" if cell.requests.failed else ""
@@ -38,6 +38,11 @@ def cell_line(cell: WindowCell) -> str:
     al = cell.drafts.acceptance_length if cell.drafts else None
     window = f", window AL {al:.3f}" if al is not None else ""
     return f"{cell.name}: {_number(y)} tok/s, {_number(x)} tok/s/user, {sent}{failed}{dropped}{window}"
+
+
+def _lost(cell: WindowCell) -> str:
+    """What became of a cell without figures."""
+    return printable(f"{cell.name}: {cell.outcome}{f' ({cell.detail})' if cell.detail else ''}")
 
 
 def heading(arm: Arm) -> str:
@@ -56,7 +61,7 @@ def facts(arm: Arm) -> list[tuple[str, str]]:
         ("engine", f"{plan.target.engine} {version}"),
         ("target", arm.server_fact("model") or plan.target.model or "not named"),
         ("drafter", drafter(plan)),
-        *([("k", str(arm.server_fact("k") or plan.target.k or "not known"))] if plan.target.drafts else []),
+        *([("k", str(arm.k or "not known"))] if plan.target.drafts else []),
         ("sampling", ", ".join(f"{name} {value}" for name, value in sampling.items())),
         (
             "window",
@@ -95,6 +100,30 @@ def row(point: Point) -> tuple[str, ...]:
     )
 
 
+def remarks(arm: Arm) -> list[str]:
+    """What became of the cells without figures, and why a cell with figures lacks one of them."""
+    cells = [cell for point in arm.points for cell in point.cells]
+    reasons: dict[str, list[str]] = {}
+    for cell in cells:
+        drafts = cell.drafts
+        told = [("no server Y", cell.server_window.reason)]
+        if arm.drafts is not False:
+            told.append(("no window AL", cell.drafts_reason))
+            without = drafts.no_counters.items() if drafts else ()
+            told += [
+                ("answers without usable counters", f"{n} of {drafts.answers} {why}") for why, n in without if drafts
+            ]
+        if drafts and drafts.unknown_prompts:
+            told.append(("answers to prompts that were not sent", str(drafts.unknown_prompts)))
+        for name, why in told:
+            if why is not None:
+                reasons.setdefault(f"{name}: {why}", []).append(cell.name)
+    found = [_lost(cell) for point in arm.points for cell in point.lost]
+    if arm.drafts and arm.server_fact("speculative") is False:
+        found.append(f"drafter {drafter(arm.plan)} is named, and the server says that it does not draft")
+    return [*found, *(printable(f"{text} ({', '.join(names)})") for text, names in reasons.items())]
+
+
 GAINS = ("arm", "concurrency", "Y ratio", "X ratio")
 
 
@@ -104,13 +133,32 @@ def gain_row(gain: Gain) -> tuple[str, ...]:
 
 
 def stop_lines(found: Comparison) -> list[str]:
-    """Where drafting stops to pay, for each arm."""
+    """Where drafting stops to pay, for each arm beside the baseline."""
     return [
-        f"{arm}: Y falls below the baseline's from concurrency {level} on"
-        if level is not None
-        else f"{arm}: none measured where Y is below the baseline's"
-        for arm, level in found.stops.items()
+        printable(f"{arm.label}: {_stop([gain for gain in found.gains if gain.arm is arm])}")
+        for arm in found.arms
+        if arm.label in found.stops
     ]
+
+
+def _stop(gains: Sequence[Gain]) -> str:
+    known = {gain.concurrency: gain.y_ratio for gain in gains if gain.y_ratio is not None}
+    if not known:
+        return "no concurrency has figures of both"
+    below = [level for level, ratio in known.items() if ratio < 1]
+    if not below:
+        return "none measured where Y is below the baseline's"
+    first = min(below)
+    again = [str(level) for level in sorted(known) if level > first and level not in below]
+    after = f", but not at {', '.join(again)}" if again else ""
+    return f"Y falls below the baseline's from concurrency {first} on{after}"
+
+
+def no_baseline(found: Comparison) -> str:
+    """Why several arms have no speed-up."""
+    if len(found.bare) > 1:
+        return f"Several runs have no drafter ({', '.join(found.bare)}); choose one with `plot --baseline RUN`."
+    return "No arm is known to run without a drafter; name one with `plot --baseline RUN`."
 
 
 def markdown(found: Sequence[Comparison]) -> str:
@@ -121,6 +169,8 @@ def markdown(found: Sequence[Comparison]) -> str:
             parts += [f"## {heading(arm)}", ""]
             parts += [f"- {name}: {text}" for name, text in facts(arm)]
             parts += ["", _table(HEAD, [row(point) for point in arm.points]), ""]
+            told = remarks(arm)
+            parts += [*(f"- {line}" for line in told), *([""] if told else [])]
         parts += _speed_up(comparison)
     return "\n".join([*parts, *(f"- {note}" for note in NOTES)]) + "\n"
 
@@ -133,9 +183,12 @@ def show(found: Sequence[Comparison], terminal: Console) -> None:
             for name, text in facts(arm):
                 terminal.print(Text.assemble((f"{name}: ", "dim"), text), soft_wrap=True)
             terminal.print(console.table(HEAD, [row(point) for point in arm.points]))
+            for line in remarks(arm):
+                terminal.print(Text(line), soft_wrap=True)
         if comparison.gains:
             terminal.print(console.table(GAINS, [gain_row(gain) for gain in comparison.gains]))
-        for line in (*stop_lines(comparison), *comparison.differences):
+        without = [no_baseline(comparison)] if comparison.lacks_baseline else []
+        for line in (*without, *stop_lines(comparison), *comparison.differences):
             terminal.print(Text(printable(line)), soft_wrap=True)
     for note in NOTES:
         terminal.print(Text(note, style="dim"), soft_wrap=True)
@@ -148,16 +201,21 @@ def speed_up(found: Sequence[Comparison]) -> str:
 
 
 def _speed_up(found: Comparison) -> list[str]:
-    """Empty for a single arm."""
+    """With the marks of its arms, since it stands in a file of its own; empty for a single arm."""
     if len(found.arms) == 1:
         return []
-    lines = [f"## {printable(found.title)}: against {found.baseline.label if found.baseline else 'no baseline'}", ""]
+    lines = [
+        f"## {printable(found.title)}: against {printable(found.baseline.label) if found.baseline else 'no baseline'}",
+        "",
+    ]
     if found.baseline is None:
-        lines += ["No arm is known to run without a drafter; name one with `--baseline RUN`.", ""]
+        lines += [printable(no_baseline(found)), ""]
     else:
         lines += [_table(GAINS, [gain_row(gain) for gain in found.gains]), ""]
         lines += [*(f"- {line}" for line in stop_lines(found)), ""]
-    return [*lines, *(f"- {line}" for line in found.differences), *([""] if found.differences else [])]
+    marked = [f"{arm.label}: {', '.join(arm.marks)}" for arm in found.arms if arm.marks]
+    notes = [f"- {printable(line)}" for line in (*marked, *found.differences)]
+    return [*lines, *notes, *([""] if notes else [])]
 
 
 def document(found: Sequence[Comparison]) -> str:
@@ -200,9 +258,10 @@ def _run(comparison: Comparison, arm: Arm) -> dict[str, Any]:
         "whole": arm.manifest is not None,
         "engine": plan.target.engine,
         "engine_version": arm.server_fact("engine_version"),
+        "remarks": remarks(arm),
         "model": arm.server_fact("model") or plan.target.model,
         "drafter": plan.target.drafter,
-        "k": arm.server_fact("k") or plan.target.k,
+        "k": arm.k,
         "sampling": plan.sampling.model_dump(mode="json"),
         "window": plan.window.model_dump(mode="json"),
         "prompts_sha256": plan.prompts.sha256,
@@ -210,6 +269,7 @@ def _run(comparison: Comparison, arm: Arm) -> dict[str, Any]:
         "overrides": plan.overrides,
         "points": [point_object(point) for point in arm.points],
         "cells": [cell.model_dump(mode="json") for point in arm.points for cell in point.cells],
+        "lost_cells": [cell.model_dump(mode="json") for point in arm.points for cell in point.lost],
     }
 
 
@@ -249,14 +309,15 @@ def table_csv(found: Sequence[Comparison]) -> str:
 def gains_csv(found: Sequence[Comparison]) -> str:
     """A line for each level of each arm beside the baseline, full precision."""
     text = io.StringIO()
-    names = ("dataset", "arm", "run_id", "baseline", "concurrency", "y_ratio", "x_ratio")
+    names = ("dataset", "arm", "run_id", "baseline", "concurrency", "y_ratio", "x_ratio", "marks")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     for c in found:
         base = c.baseline.plan.run_id if c.baseline else None
         for g in c.gains:
             ids = (c.dataset, printable(g.arm.label), g.arm.plan.run_id, base)
-            writer.writerow([*ids, g.concurrency, g.y_ratio, g.x_ratio])
+            marks = "; ".join(dict.fromkeys([*g.arm.marks, *(c.baseline.marks if c.baseline else ())]))
+            writer.writerow([*ids, g.concurrency, g.y_ratio, g.x_ratio, marks or None])
     return text.getvalue()
 
 

@@ -227,7 +227,7 @@ def test_repeats_have_seeds_of_their_own() -> None:
     ],
 )
 def test_a_prompt_of_anything_but_one_message_of_the_user_is_refused(messages: list[dict[str, str]]) -> None:
-    with pytest.raises(UsageError, match="prompt 'a%2Fb' is .*; throughput suites send a single message of the user"):
+    with pytest.raises(UsageError, match=r"prompt 'a%2Fb' is .*; throughput suites send a single message of the user"):
         aiperf.prompt_lines(conversations(messages), seed=0, repeat=1)
 
 

@@ -58,7 +58,7 @@ def test_failed_requests_are_no_completed_ones(recorded: Path) -> None:
     assert cell.requests.model_dump() == {"dispatched": 1019, "completed": 1008, "failed": 7, "dropped": 4}
 
 
-def series(*values: float | None | str, model: str = "m") -> list[dict[str, object]]:
+def series(*values: float, model: str = "m") -> list[dict[str, object]]:
     """One for each engine."""
     return [{"labels": {"engine": str(i), "model_name": model}, "value": value} for i, value in enumerate(values)]
 

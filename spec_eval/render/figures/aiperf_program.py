@@ -5,8 +5,10 @@ Ovals, their entries in the legend and error bars are taken away; lines go on in
 sorts by X, and end at a hole.
 """
 
+import html
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ def main() -> None:
     _page(PlotGenerator().create_uncertainty_plot(data), job).write_html(folder / "figure.html", include_plotlyjs=True)
     picture = _picture(render_matplotlib_uncertainty(data), job)
     for suffix in ("svg", "png"):
-        picture.savefig(folder / f"figure.{suffix}", dpi=160)
+        picture.savefig(folder / f"figure.{suffix}", dpi=160, bbox_inches="tight")
 
 
 def _point(kind: Any, p: dict[str, Any]) -> Any:
@@ -51,7 +53,18 @@ def _page(figure: Any, job: dict[str, Any]) -> Any:
             error_y=None,
             connectgaps=False,
         )
+    if lines := _lines(job["notes"], 150):
+        figure.add_annotation(
+            text="<br>".join(map(html.escape, lines)), xref="paper", yref="paper", x=0, y=-0.14, showarrow=False,
+            xanchor="left", yanchor="top", align="left", font={"size": 10},
+        )  # fmt: skip
+        figure.update_layout(margin={"b": 90 + 14 * len(lines)})
     return figure
+
+
+def _lines(notes: list[str], width: int) -> list[str]:
+    """A note that is too long for one line goes on in the next."""
+    return [line for note in notes for line in textwrap.wrap(note, width)]
 
 
 def _picture(figure: Any, job: dict[str, Any]) -> Any:
@@ -68,6 +81,8 @@ def _picture(figure: Any, job: dict[str, Any]) -> Any:
         points = places[line.get_label()]
         line.set_data([p["x"] if p else nan for p in points], [p["y"] if p else nan for p in points])
     ax.legend(handles=lines)
+    if notes := _lines(job["notes"], 120):
+        ax.text(0, -0.12, "\n".join(notes), transform=ax.transAxes, size=7, va="top", parse_math=False)
     return figure
 
 

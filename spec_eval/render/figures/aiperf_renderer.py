@@ -3,6 +3,7 @@
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,20 @@ _PROGRAM = Path(__file__).with_name("aiperf_program.py")
 _LIMIT_S = 300.0
 
 
-def draw(found: Comparison, executable: Path) -> dict[str, bytes]:
-    """suffix → content; EnvironmentFault where that environment cannot draw."""
+def draw(found: Comparison, notes: Sequence[str], executable: Path) -> dict[str, bytes]:
+    """suffix → content, with `notes` below the curves; EnvironmentFault where that environment cannot draw."""
     python = executable.resolve().parent / "python"
     if not python.is_file():
         raise EnvironmentFault(f"{executable}: no python beside it, which would draw; give AIPerf's own with --aiperf")
     with tempfile.TemporaryDirectory() as folder:
-        job = json.dumps({**_points(found), "folder": folder})
+        job = json.dumps({**_points(found), "notes": [*notes], "folder": folder})
         try:
             done = subprocess.run(
                 [str(python), "-P", str(_PROGRAM)],
                 input=job,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=_LIMIT_S,
                 check=False,
             )

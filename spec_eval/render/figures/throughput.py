@@ -34,7 +34,7 @@ def curves(found: Comparison, notes: Sequence[str], *, spread: bool) -> Figure:
     if len(found.arms) > len(STYLES):
         raise UsageError(f"{len(found.arms)} runs: at most {len(STYLES)} can be told apart in one figure; plot fewer")
     arms = [*zip(found.arms, STYLES, strict=False)]
-    entries = [(_legend(found, arm), style) for arm, style in arms]
+    entries = [*zip(_legend(found), STYLES, strict=False)]
     figure = look.sheet(title(found), _subtitle(found, spread=spread), entries, [*notes], _BODY)
     ax = figure.subplots()
     for number, (arm, style) in enumerate(arms):
@@ -47,10 +47,14 @@ def curves(found: Comparison, notes: Sequence[str], *, spread: bool) -> Figure:
     return figure
 
 
-def _legend(found: Comparison, arm: Arm) -> str:
-    label = printable(arm.label)
-    label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
-    return f"{label} (baseline)" if arm is found.baseline else label
+def _legend(found: Comparison) -> list[str]:
+    """Labels of the arms; long ones are cut where they still differ."""
+    labels = [printable(arm.label) for arm in found.arms]
+    cut = [label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…" for label in labels]
+    shown = cut if len(set(cut)) == len(cut) else labels
+    return [
+        f"{label} (baseline)" if arm is found.baseline else label for arm, label in zip(found.arms, shown, strict=True)
+    ]
 
 
 def _subtitle(found: Comparison, *, spread: bool) -> str:
