@@ -79,7 +79,7 @@ class Arm:
     def k(self) -> int | None:
         """Draft tokens a step; null where there is no drafter, or nobody says."""
         k = self.server_fact("k") or self.plan.target.k
-        return k if isinstance(k, int) and self.plan.target.drafts else None
+        return k if isinstance(k, int) and self.drafts is not False else None
 
     @property
     def by_level(self) -> dict[int, Point]:

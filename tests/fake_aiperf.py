@@ -3,6 +3,7 @@
 FAKE_AIPERF          JSON: cell "c4" or "c4#2" (its second call) → mode; "*" for all others; "ok" where absent
 FAKE_AIPERF_FIGURES  JSON: concurrency → [X, Y] in place of the recorded ones
 FAKE_AIPERF_SEEN     file that gets a line for each call: argv, and a digest of the key in the environment
+FAKE_AIPERF_FILES    JSON: concurrency → file name → text in place of the recorded one; {0} is the first prompt's name
 FAKE_AIPERF_VERSION  what --version says, 0.13.0 if not set
 """
 
@@ -51,9 +52,11 @@ def main() -> None:
     if mode == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     _log(folder, mode)
-    if mode != "ok":
+    if mode not in ("ok", "killed late"):
         sys.exit(1)
     _files(folder, argv, level, version)
+    if mode == "killed late":
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _note(argv: list[str], level: str) -> int:
@@ -69,7 +72,7 @@ def _note(argv: list[str], level: str) -> int:
 
 
 def _log(folder: Path, mode: str) -> None:
-    counts, notice = LOGS[mode], "2026-12-01 01:16:11.371 - PhaseRunner - NOTICE - Phase"
+    counts, notice = LOGS.get(mode, LOGS["ok"]), "2026-12-01 01:16:11.371 - PhaseRunner - NOTICE - Phase"
     lines = [f"{notice} warmup (warmup) complete | completed=7, cancelled=3, errors=0"]
     if counts is None:
         lines.append("2026-12-01 01:16:12.000 - system_controller - ERROR - no tokenizer of that name")
@@ -101,6 +104,10 @@ def _files(folder: Path, argv: list[str], level: str, version: str) -> None:
         summary["output_token_throughput_per_user"]["avg"] = x
         summary["output_token_throughput"]["avg"] = y
     path.write_text(json.dumps(summary), encoding="utf-8")
+    for other, text in json.loads(os.environ.get("FAKE_AIPERF_FILES", "{}")).get(level, {}).items():
+        for number, prompt in enumerate(names):
+            text = text.replace(f"{{{number}}}", prompt)
+        (folder / other).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

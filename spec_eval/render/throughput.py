@@ -61,7 +61,7 @@ def facts(arm: Arm) -> list[tuple[str, str]]:
         ("engine", f"{plan.target.engine} {version}"),
         ("target", arm.server_fact("model") or plan.target.model or "not named"),
         ("drafter", drafter(plan)),
-        *([("k", str(arm.k or "not known"))] if plan.target.drafts else []),
+        *([("k", str(arm.k or "not known"))] if arm.drafts is not False else []),
         ("sampling", ", ".join(f"{name} {value}" for name, value in sampling.items())),
         (
             "window",

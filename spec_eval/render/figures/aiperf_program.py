@@ -15,10 +15,12 @@ from typing import Any
 
 def main() -> None:
     """One figure, three files."""
+    import matplotlib
     from aiperf.plot.core.plot_generator import PlotGenerator
     from aiperf.plot.models.uncertainty import BenchmarkPoint, LatencyThroughputUncertaintyData, UncertaintySeries
     from aiperf.plot.renderers.matplotlib_uncertainty import render_matplotlib_uncertainty
 
+    matplotlib.rcParams["text.parse_math"] = False  # names come from outside: a dollar sign is one
     job: dict[str, Any] = json.load(sys.stdin)
     series = [
         UncertaintySeries(name=one["name"], points=[_point(BenchmarkPoint, p) for p in one["points"] if p])
@@ -82,7 +84,7 @@ def _picture(figure: Any, job: dict[str, Any]) -> Any:
         line.set_data([p["x"] if p else nan for p in points], [p["y"] if p else nan for p in points])
     ax.legend(handles=lines)
     if notes := _lines(job["notes"], 120):
-        ax.text(0, -0.12, "\n".join(notes), transform=ax.transAxes, size=7, va="top", parse_math=False)
+        ax.text(0, -0.12, "\n".join(notes), transform=ax.transAxes, size=7, va="top")
     return figure
 
 
