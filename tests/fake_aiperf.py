@@ -105,9 +105,7 @@ def _files(folder: Path, argv: list[str], level: str, version: str) -> None:
         summary["output_token_throughput"]["avg"] = y
     path.write_text(json.dumps(summary), encoding="utf-8")
     for other, text in json.loads(os.environ.get("FAKE_AIPERF_FILES", "{}")).get(level, {}).items():
-        for number, prompt in enumerate(names):
-            text = text.replace(f"{{{number}}}", prompt)
-        (folder / other).write_text(text, encoding="utf-8")
+        (folder / other).write_text(text.replace("{0}", names[0]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -189,24 +189,20 @@ class _Scrape:
 
 def _readings(path: Path, counters: Sequence[TokenCounter]) -> Iterator[_Scrape]:
     """Of every whole line; a family that is empty, or holds what is no count, is left out."""
-    if not path.is_file():
-        return
-    with path.open("rb") as stream:
-        for line in stream:
-            try:
-                row = jsontext.loads(line)
-                at, metrics, address = row["timestamp_ns"], row["metrics"], str(row.get("endpoint_url"))
-                named = {one.family: _series(metrics.get(one.family)) for one in counters}
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
-            if isinstance(at, int):
-                yield _Scrape(at, address, {family: series for family, series in named.items() if series})
+    for line in jsontext.read_lines(path) if path.is_file() else ():
+        if isinstance(line, jsontext.Damaged):
+            continue
+        at, metrics = line.value.get("timestamp_ns"), line.value.get("metrics")
+        if isinstance(at, int) and isinstance(metrics, dict):
+            named = {one.family: _series(metrics.get(one.family)) for one in counters}
+            families = {family: series for family, series in named.items() if series}
+            yield _Scrape(at, str(line.value.get("endpoint_url")), families)
 
 
 def _series(family: object) -> _Series:
     found: _Series = {}
     for one in family if isinstance(family, list) else ():
-        value = windows.figure(one["value"])
+        value = windows.figure(one.get("value")) if isinstance(one, dict) else None
         if value is None:
             return {}
         labels = one.get("labels")

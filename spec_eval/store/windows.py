@@ -325,23 +325,19 @@ def _append(path: Path, line: Stored) -> None:
 
 
 def _lines(path: Path, model: type[T]) -> list[T]:
-    """Whole lines; the one that a kill tore is left out, UsageError names any other that cannot be read."""
+    """Whole lines; what a kill tore is left out, UsageError names a line of another version or shape."""
     found = []
-    for number, line in enumerate(path.read_bytes().split(b"\n") if path.is_file() else [], 1):
-        if not line.strip():
-            continue
-        try:
-            content = jsontext.loads(line)
-        except ValueError:
+    for line in jsontext.read_lines(path) if path.is_file() else ():
+        if isinstance(line, jsontext.Damaged):
             continue  # torn by a kill: that cell is measured again
-        version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else None
-        if version != SCHEMA_VERSION:
+        version = line.value.get("schema_version", SCHEMA_VERSION)
+        if not jsontext.is_version(version, SCHEMA_VERSION):
             raise UsageError(
-                f"{path}: line {number} has schema version {version!r}, this spec-eval reads {SCHEMA_VERSION}; "
+                f"{path}: line {line.number} has schema version {version!r}, this spec-eval reads {SCHEMA_VERSION}; "
                 "use the version that wrote it"
             )
         try:
-            found.append(model.model_validate(content))
+            found.append(model.model_validate(line.value))
         except ValidationError as error:
             raise damaged(path, error) from error
     return found
