@@ -37,7 +37,7 @@ def outcome(points: Sequence[Point]) -> Outcome:
 
 def figures(points: Sequence[Point]) -> Figures:
     """Of the points that have any: sums divided once. A position is Σ share x S / ΣS, where all of them know it."""
-    found = [point for point in points if point.steps]
+    found = [point for point in points if point.steps and point.accepted is not None]
     if not found:
         return acceptance.figures(())
     steps = [point.steps or 0 for point in found]

@@ -49,6 +49,12 @@ def test_drafts_that_one_point_does_not_know_are_none_of_the_whole() -> None:
     assert (got.drafted, got.acceptance_rate, got.steps, got.accepted) == (None, None, 800, 1400)
 
 
+def test_accepted_drafts_that_are_not_known_are_not_zero() -> None:
+    got = points.figures([point(), point(accepted=None)])
+    assert (got.steps, got.accepted, stats.value(got.acceptance_length)) == (400, 700, 2.75)
+    assert points.figures([point(accepted=None)]).acceptance_length is None
+
+
 def test_without_any_figure_there_is_none() -> None:
     got = points.figures([point(**NONE)])
     assert (got.steps, got.acceptance_length, got.acceptance_rate, got.positions, got.k) == (0, None, None, None, None)

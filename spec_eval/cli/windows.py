@@ -57,6 +57,8 @@ def plot(
 
     if aiperf is not None and not with_aiperf:
         raise UsageError("--aiperf: for --renderer aiperf; give that too, or drop it")
+    if spread and with_aiperf:
+        raise UsageError("--spread: --renderer aiperf draws no bars; drop one of them")
     folder = WindowFolder(baseline) if baseline is not None else None
     found = curves.read([WindowFolder(path) for path in paths], folder)
     drawn = [comparison for comparison in found if any(arm.by_level for arm in comparison.arms)]

@@ -204,7 +204,7 @@ def test_the_environment_has_the_key_of_this_server_alone(tmp_path: Path, monkey
 
 
 def conversations(*turns: list[dict[str, str]]) -> Iterator[Conversation]:
-    yield Conversation(prompt_id="a%2Fb", category="c", subcategory=None, turns=[*turns])
+    yield Conversation(prompt_id="a%2Fb", category="c", subcategory=None, turns=tuple(map(tuple, turns)))
 
 
 def test_only_the_first_turn_is_sent_under_the_prompts_own_name() -> None:

@@ -1,10 +1,12 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from spec_eval.errors import UsageError
-from spec_eval.store import RunFolder, kind_of
+from spec_eval.store import RunFolder, kind_of, windows
 from spec_eval.store.windows import WindowFolder
 from tests.windows import cell, folder
 
@@ -14,6 +16,62 @@ def test_floats_come_back_to_the_last_digit(tmp_path: Path) -> None:
     kept = WindowFolder(made.path).cells()[4, 1]
     assert kept.average("output_token_throughput_per_user") == 100.00424488375263
     assert kept.average("output_token_throughput") == 337.1873469778463
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (0, 0.0),
+        (7, 7.0),
+        (0.5, 0.5),
+        *((none, None) for none in (None, True, "7", [7], math.nan, math.inf, -math.inf, -0.1, 10**400)),
+    ],
+)
+def test_a_figure_is_a_finite_number_and_nothing_else(value: object, number: float | None) -> None:
+    assert windows.figure(value) == number
+    assert cell(1, 1, (1.0, 1.0), native={"m": {"avg": value}}).average("m") == number
+
+
+def test_a_cell_holds_no_number_that_is_none() -> None:
+    for kind, name in ((windows.ServerWindow, "tokens_per_second"), (windows.ServerWindow, "seconds")):
+        with pytest.raises(ValidationError, match="finite number"):
+            kind.model_validate({name: math.nan})
+    with pytest.raises(ValidationError, match="finite number"):
+        windows.Dropped.model_validate({"share": -math.inf, "basis": "tokens"})
+
+
+def test_a_cell_without_figures_has_no_average(tmp_path: Path) -> None:
+    assert cell(1, 1, "killed", native={"m": {"avg": 1.0}}).average("m") is None
+    assert cell(1, 1, (1.0, 1.0)).average("no such metric") is None
+
+
+def test_both_kinds_of_folder_lay_the_common_files_alike(tmp_path: Path) -> None:
+    for made in (WindowFolder(tmp_path), RunFolder(tmp_path)):
+        assert (made.server_log, made.is_whole) == (tmp_path / "server.log", False)
+        made.write_report("half \ud83d")
+        assert (tmp_path / "report.md").read_text(encoding="utf-8") == "half ?"
+    (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
+    assert WindowFolder(tmp_path).is_whole
+    assert RunFolder(tmp_path).is_whole
+
+
+def test_only_a_run_that_began_keeps_its_folder(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(1.0, 1.0)]})
+    made.discard_unused()
+    assert made.path.is_dir()
+    unused = WindowFolder(tmp_path / "r2")
+    unused.path.mkdir()
+    unused.write_plan(made.plan())
+    (unused.path / "run.lock").write_text("", encoding="utf-8")
+    unused.discard_unused()
+    assert not unused.path.exists()
+
+
+def test_lines_of_nul_and_of_no_object_cost_themselves_alone(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(1.0, 1.0)]})
+    path = made.path / "cells.jsonl"
+    path.write_bytes(b"\0\0\0\n[]\n" + path.read_bytes() + b"\xff\n")
+    assert list(made.cells()) == [(1, 1)]
 
 
 def test_a_torn_line_costs_its_cell_alone(tmp_path: Path) -> None:
