@@ -2,7 +2,7 @@
 
 FAKE_AIPERF          JSON: cell "c4" or "c4#2" (its second call) → mode; "*" for all others; "ok" where absent
 FAKE_AIPERF_FIGURES  JSON: concurrency → [X, Y] in place of the recorded ones
-FAKE_AIPERF_SEEN     file that gets a line for each call: argv, and a digest of the key in the environment
+FAKE_AIPERF_SEEN     file that gets a line for each call: argv, process, and a digest of the key in the environment
 FAKE_AIPERF_FILES    JSON: concurrency → file name → text in place of the recorded one; {0} is the first prompt's name
 FAKE_AIPERF_VERSION  what --version says, 0.13.0 if not set
 """
@@ -65,7 +65,8 @@ def _note(argv: list[str], level: str) -> int:
         return 1
     key = os.environ.get("OPENAI_API_KEY")
     digest = None if key is None else hashlib.sha256(key.encode()).hexdigest()
-    line = {"argv": argv, "level": level, "key": digest, "offline": os.environ.get("HF_HUB_OFFLINE")}
+    about = {"argv": argv, "level": level, "pid": os.getpid()}
+    line = {**about, "key": digest, "offline": os.environ.get("HF_HUB_OFFLINE")}
     with Path(path).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
     return sum(json.loads(one)["level"] == level for one in Path(path).read_text(encoding="utf-8").splitlines())

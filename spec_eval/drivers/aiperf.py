@@ -173,12 +173,12 @@ def command(
         *("--random-seed", "1"),
         *("--concurrency", str(concurrency)),
         *(
-            ("--warmup-duration", f"{window.warmup_s:g}", "--warmup-grace-period", f"{window.grace_s:g}")
+            ("--warmup-duration", _plain(window.warmup_s), "--warmup-grace-period", _plain(window.grace_s))
             if window.warmup_s
             else ()
         ),
-        *("--benchmark-duration", f"{window.duration_s:g}"),
-        *("--benchmark-grace-period", f"{window.grace_s:g}"),
+        *("--benchmark-duration", _plain(window.duration_s)),
+        *("--benchmark-grace-period", _plain(window.grace_s)),
         "--use-server-token-count",
         "--per-chunk-usage",
         *(("--connection-reuse-strategy", "never") if one_by_one else ()),
@@ -190,6 +190,11 @@ def command(
         *("--ui", "none"),
         *("--output-artifact-dir", str(folder)),
     )
+
+
+def _plain(seconds: float) -> str:
+    """To the last digit."""
+    return str(int(seconds)) if int(seconds) == seconds else repr(seconds)
 
 
 def limit_s(window: Window) -> float:

@@ -1,12 +1,17 @@
 """AIPerf's folder with odd files in it: what was measured is kept, and what is amiss is named."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.test_throughput import Face, X, Y, calls, cells, face, only, seen, server, start  # noqa: F401 # fixtures
+from tests.cli.test_throughput import Face, X, Y, calls, cells, face, only, seen, server, start, suite  # noqa: F401 # fixtures
+from tests.drivers.test_aiperf import gone
 from tests.factories import DATA
 from tests.llamacpp_server import LlamaCppServer
 
@@ -176,3 +181,33 @@ def test_aiperf_killed_when_all_was_written_is_tried_again_and_no_other_cell(
     assert {path: path.read_bytes() for path in before} == before  # AIPerf's folders stay as they were
     assert cells(str(folder))["c1-r1"]["folder"] == "cells/c1-r1.2"
     assert only(folder, face)["marks"] == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+def test_a_run_that_is_killed_takes_aiperf_with_it_and_loses_one_cell(
+    face: Face, tmp_path: Path, server: LlamaCppServer, seen: Path
+) -> None:
+    load = suite(tmp_path / "suite", levels="[4, 1, 2]")
+    argv = ("run", load, "--engine", "vllm", "--base-url", server.url, "--drafter", "d", "--out", tmp_path / "runs")
+    hangs = {**os.environ, "FAKE_AIPERF": json.dumps({"c1": "hang"})}
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spec_eval", *map(str, argv)], env=hangs, stdout=said, stderr=said
+        )
+        while process.poll() is None and len(calls(seen)) < 2:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    assert [call["level"] for call in calls(seen)] == ["4", "1"], (tmp_path / "said").read_text(encoding="utf-8")
+    assert gone(calls(seen)[1]["pid"])
+    [folder] = (tmp_path / "runs").iterdir()
+    kept = (folder / "cells.jsonl").read_bytes()
+    assert face("report", folder)[0] == 5
+    assert face("run", "--resume", folder)[0] == 0
+    assert [call["level"] for call in calls(seen)] == ["4", "1", "1", "2"]
+    assert (folder / "cells.jsonl").read_bytes().startswith(kept)
+    assert {name: cell["folder"] for name, cell in cells(str(folder)).items()} == {
+        "c4-r1": "cells/c4-r1",
+        "c1-r1": "cells/c1-r1.2",
+        "c2-r1": "cells/c2-r1",
+    }

@@ -257,6 +257,14 @@ def test_no_warm_up_is_none_for_aiperf_and_grace_is_never_left_to_it() -> None:
     assert words[words.index("--warmup-grace-period") + 1] == "0"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(180, "180"), (12345.678, "12345.678"), (1234567, "1234567"), (0.1, "0.1")]
+)
+def test_times_reach_aiperf_to_the_last_digit(seconds: float, text: str) -> None:
+    words = argv("vllm", duration_s=seconds)
+    assert words[words.index("--benchmark-duration") + 1] == text
+
+
 def test_one_salt_for_all_requests_is_not_sent_and_no_key_is_named() -> None:
     words = argv("vllm")
     extra = json.loads(words[words.index("--extra-inputs") + 1])

@@ -52,6 +52,20 @@ def test_without_a_log_the_requests_are_not_known(recorded: Path) -> None:
     assert (cell.start_ns, cell.end_ns) == (START, END)
 
 
+def test_x_and_y_are_what_the_page_says_of_them(recorded: Path) -> None:
+    native = read(recorded).native
+    # 1689 tokens of completed requests over the whole window, not over AIPerf's benchmark_duration of 4.783 s
+    assert native["output_token_throughput"]["avg"] == pytest.approx(1689 / ((END - START) / 1e9), rel=1e-12)
+    # 15 requests whose own figures add up to this
+    assert native["output_token_throughput_per_user"]["avg"] == pytest.approx(1500.0636732562896 / 15, rel=1e-12)
+    [first, *_] = (DATA / "aiperf" / "vllm" / "profile_export.jsonl").read_text(encoding="utf-8").splitlines()
+    metrics = {name: one["value"] for name, one in json.loads(first)["metrics"].items()}
+    # its 46 tokens: latency 518.981012 ms, the first of them after 84.057751 ms, the other 45 until the end
+    gap_ms = (518.981012 - 84.057751) / 45
+    assert metrics["inter_token_latency"] == pytest.approx(gap_ms, rel=1e-9)
+    assert metrics["output_token_throughput_per_user"] == pytest.approx(1000 / gap_ms, rel=1e-9)
+
+
 def test_failed_requests_are_no_completed_ones(recorded: Path) -> None:
     log(recorded, sent="1,019", completed="1,015", errors="7")
     cell = read(recorded)
