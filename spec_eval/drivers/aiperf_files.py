@@ -12,6 +12,7 @@ from typing import Any
 from spec_eval import jsontext
 from spec_eval.drivers.aiperf import VERSION, Ended
 from spec_eval.engines.base import TokenCounter
+from spec_eval.records import is_count
 from spec_eval.store import windows
 from spec_eval.store.windows import Dropped, Outcome, Requests, ServerWindow
 
@@ -137,7 +138,7 @@ def _window(path: Path) -> tuple[int, int] | None:
     for phase in phases if isinstance(phases, list) else ():
         if isinstance(phase, dict) and phase.get("phase_kind") == "profiling":
             start, end = phase.get("start_ns"), phase.get("end_ns")
-            if isinstance(start, int) and isinstance(end, int) and start < end:
+            if isinstance(start, int) and isinstance(end, int) and is_count(start) and is_count(end) and start < end:
                 return start, end
     return None
 
@@ -193,7 +194,7 @@ def _readings(path: Path, counters: Sequence[TokenCounter]) -> Iterator[_Scrape]
         if isinstance(line, jsontext.Damaged):
             continue
         at, metrics = line.value.get("timestamp_ns"), line.value.get("metrics")
-        if isinstance(at, int) and isinstance(metrics, dict):
+        if isinstance(at, int) and is_count(at) and isinstance(metrics, dict):
             named = {one.family: _series(metrics.get(one.family)) for one in counters}
             families = {family: series for family, series in named.items() if series}
             yield _Scrape(at, str(line.value.get("endpoint_url")), families)

@@ -121,7 +121,8 @@ def remarks(arm: Arm) -> list[str]:
     found = [_lost(cell) for point in arm.points for cell in point.lost]
     if arm.drafts and arm.server_fact("speculative") is False:
         found.append(f"drafter {drafter(arm.plan)} is named, and the server says that it does not draft")
-    return [*found, *(printable(f"{text} ({', '.join(names)})") for text, names in reasons.items())]
+    found += [f"{text} ({', '.join(names)})" for text, names in reasons.items()]
+    return [printable(line) for line in found]
 
 
 GAINS = ("arm", "concurrency", "Y ratio", "X ratio")

@@ -15,6 +15,7 @@ DONE = Ended(0, timed_out=False, limit_s=300.0)
 START, END = 1796068518433387091, 1796068523442471848
 S = 1_000_000_000
 FAMILY = "vllm:generation_tokens"
+ODD_PHASE = '{"phases": [{"phase_kind": "profiling", "start_ns": true, "end_ns": 7}]}'
 
 
 @pytest.fixture
@@ -312,7 +313,9 @@ def test_a_number_that_is_none_is_kept_as_null_beside_good_ones(recorded: Path) 
     json.dumps(cell.native, allow_nan=False)
 
 
-@pytest.mark.parametrize("text", ["[]", "7", "null", "{", "\udcff", "[" * 5000, '{"phases": 7}', '{"phases": [7, {}]}'])
+@pytest.mark.parametrize(
+    "text", ["[]", "7", "null", "{", "\udcff", "[" * 5000, '{"phases": 7}', '{"phases": [7, {}]}', ODD_PHASE]
+)
 def test_no_file_of_another_shape_is_more_than_a_hole(recorded: Path, text: str) -> None:
     for name in ("profile_export_aiperf.json", "phase_manifest.json", "server_metrics_export.jsonl"):
         (recorded / name).write_bytes(text.encode(errors="surrogateescape"))
