@@ -133,12 +133,12 @@ class RunFolder(Folder):
         synthetic = {"synthetic": True} if plan.synthetic else {}
         start = {"event": "start", "session": number, "started": started, "settings_sha256": plan.settings_sha256}
         about = {"server": server, "server_changes": list(server_changes)} if server is not None else {}
-        self._append_session(start | synthetic | about)
+        append_line(self.path / "sessions.jsonl", start | synthetic | about)
         return number
 
     def end_session(self, end: SessionEnd) -> None:
         """A session that is killed leaves its start only."""
-        self._append_session({"event": "end", **end.model_dump(mode="json")})
+        append_line(self.path / "sessions.jsonl", {"event": "end", **end.model_dump(mode="json")})
 
     def session_ends(self) -> tuple[SessionEnd, ...]:
         """Of the sessions that ended in an orderly way."""
@@ -157,12 +157,6 @@ class RunFolder(Folder):
         lines = jsontext.read_lines(path) if path.is_file() else ()
         return [line.value for line in lines if isinstance(line, jsontext.Row)]  # else torn by a kill
 
-    def _append_session(self, line: dict[str, Any]) -> None:
-        path = self.path / "sessions.jsonl"
-        torn = path.is_file() and not path.read_bytes().endswith(b"\n")
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write(("\n" if torn else "") + json.dumps(line) + "\n")
-
 
 def _whole(line: jsontext.Row | jsontext.Damaged) -> dict[str, Any]:
     if isinstance(line, jsontext.Damaged):
@@ -180,6 +174,15 @@ def kind_of(path: Path) -> str | None:
         raise UsageError(f"{path}: no run folder (no plan.json in it); give the folder that `spec-eval run` printed")
     kind = _content(path / "plan.json").get("kind")
     return None if kind is None else str(kind)
+
+
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """One line, on the disk before this returns. Half a line that a kill left stays, on a line of its own."""
+    torn = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(("\n" if torn else "") + json.dumps(line, allow_nan=False) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def write_model(path: Path, model: Stored) -> None:
@@ -213,11 +216,11 @@ def _content(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def damaged(path: Path, error: ValidationError) -> UsageError:
-    """What the file lacks, in one line."""
+def damaged(where: Path | str, error: ValidationError) -> UsageError:
+    """What the file, or one line of it, lacks."""
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
-    return UsageError(f"{path}: {place}: {first['msg']}; the file is damaged")
+    return UsageError(f"{where}: {place}: {first['msg']}; the file is damaged")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,7 +6,6 @@ it printed them, and what they are read with: what was dropped, what the server 
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -15,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from spec_eval import jsontext
 from spec_eval.errors import UsageError
-from spec_eval.store.folder import Folder, damaged, read_model, write_model
+from spec_eval.store.folder import Folder, append_line, damaged, read_model, write_model
 from spec_eval.store.plan import Member, PromptRef, Stored, Target
 from spec_eval.suite import Sampling, Window
 
@@ -272,7 +271,7 @@ class WindowFolder(Folder):
     def start_session(self, session: WindowSession) -> None:
         """The run is not whole again until it ends."""
         (self.path / "manifest.json").unlink(missing_ok=True)
-        _append(self.path / "sessions.jsonl", session)
+        append_line(self.path / "sessions.jsonl", session.model_dump(mode="json"))
 
     def sessions(self) -> tuple[WindowSession, ...]:
         """In order; a line that a kill tore is left out."""
@@ -280,7 +279,7 @@ class WindowFolder(Folder):
 
     def append(self, cell: WindowCell) -> None:
         """One line, on the disk before this returns."""
-        _append(self.path / "cells.jsonl", cell)
+        append_line(self.path / "cells.jsonl", cell.model_dump(mode="json"))
 
     def cells(self) -> dict[tuple[int, int], WindowCell]:
         """The line that counts of every cell that was tried: the first that is ok, else the last."""
@@ -316,14 +315,6 @@ class WindowFolder(Folder):
             self.path.rmdir()
 
 
-def _append(path: Path, line: Stored) -> None:
-    torn = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write(("\n" if torn else "") + json.dumps(line.model_dump(mode="json"), allow_nan=False) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
 def _lines(path: Path, model: type[T]) -> list[T]:
     """Whole lines; what a kill tore is left out, UsageError names a line of another version or shape."""
     found = []
@@ -339,5 +330,5 @@ def _lines(path: Path, model: type[T]) -> list[T]:
         try:
             found.append(model.model_validate(line.value))
         except ValidationError as error:
-            raise damaged(path, error) from error
+            raise damaged(f"{path}: line {line.number}", error) from error
     return found

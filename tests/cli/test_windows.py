@@ -166,7 +166,7 @@ def test_a_number_that_is_none_in_our_own_files_is_damage(call: Verb, tmp_path: 
     path.write_text(path.read_text(encoding="utf-8").replace('"share": 0.2', f'"share": {text}'), encoding="utf-8")
     code, out, err = call("report", "r1")
     assert (code, out) == (2, "")
-    assert "cells.jsonl: dropped.share: Input should be a finite number; the file is damaged" in err
+    assert "cells.jsonl: line 1: dropped.share: Input should be a finite number; the file is damaged" in err
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_number_that_is_none_in_our_own_files_is_damage(call: Verb, tmp_path: 
         ("cells.jsonl", '{"schema_version": 2}\n', "line 1 has schema version 2"),
         ("cells.jsonl", '{"schema_version": true}\n', "line 1 has schema version True"),
         ("cells.jsonl", '{"schema_version": 1, "concurrency": 1}\n', "the file is damaged"),
-        ("sessions.jsonl", '{"started": 7}\n', "sessions.jsonl: started"),
+        ("sessions.jsonl", '{"started": 7}\n', "sessions.jsonl: line 1: started"),
         ("manifest.json", "{}", "schema version None"),
         ("plan.json", '{"schema_version": 1, "kind": "throughput"}', "plan.json: run_id"),
         ("plan.json", '{"schema_version": 1, "kind": "of tomorrow"}', "the file is damaged"),
