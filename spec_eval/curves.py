@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One run. label: its drafter, and its k or run id where drafters are equal. points: in order of concurrency."""
+    """One run. label: its drafter, and where drafters are equal what tells them apart. points: by concurrency."""
 
     plan: WindowPlan
     manifest: WindowManifest | None
@@ -82,6 +82,12 @@ class Arm:
         return k if isinstance(k, int) and self.drafts is not False else None
 
     @property
+    def adaptive(self) -> bool | None:
+        """Whether only some drafts are verified; null where nobody says."""
+        told = self.server_fact("adaptive")
+        return told if isinstance(told, bool) else self.plan.target.adaptive
+
+    @property
     def by_level(self) -> dict[int, Point]:
         """Points that have figures."""
         return {point.concurrency: point for point in self.points if point.x is not None and point.y is not None}
@@ -94,6 +100,9 @@ class Arm:
             "stand-in rows": self.plan.prompts.standin,
             "incomplete": self.manifest is None,
             "holes": any(point.holes for point in self.points),
+            "failures": any(
+                cell.fails_more_than(self.plan.max_failures) for point in self.points for cell in point.cells
+            ),
         }
         return [mark for mark, there in found.items() if there]
 
@@ -181,16 +190,39 @@ def drafter(plan: WindowPlan) -> str:
 
 
 def _labelled(arms: Sequence[Arm]) -> list[Arm]:
-    """Each under the name of its drafter; with k where that tells arms of one drafter apart, else with its run id."""
-    names = [arm.label for arm in arms]
-    by_k = [f"{arm.label}, k {arm.k}" for arm in arms]
-    tells = [arm.k is not None and by_k.count(name) == 1 for arm, name in zip(arms, by_k, strict=True)]
-    found = []
-    for arm, name in zip(arms, by_k, strict=True):
-        alike = [told for told, label in zip(tells, names, strict=True) if label == arm.label]
-        label = arm.label if len(alike) == 1 else name if all(alike) else f"{arm.label} ({arm.plan.run_id})"
-        found.append(replace(arm, label=label))
-    return found
+    """Each under the name of its drafter, and with what tells arms of one drafter apart, at last with its run id."""
+    labels = [_label(arm, [one for one in arms if one.label == arm.label]) for arm in arms]
+    return [
+        replace(arm, label=label if labels.count(label) == 1 else f"{arm.label} ({arm.plan.run_id})")
+        for arm, label in zip(arms, labels, strict=True)
+    ]
+
+
+def _label(arm: Arm, alike: Sequence[Arm]) -> str:
+    """alike: the arms of its name, itself among them."""
+    if len(alike) == 1:
+        return arm.label
+    for of in _TELLING:
+        told = [of(one) for one in alike]
+        if None not in told and len(set(told)) == len(told):
+            return f"{arm.label}, {of(arm)}"
+    return f"{arm.label} ({arm.plan.run_id})"
+
+
+def _told_k(arm: Arm) -> str | None:
+    return None if arm.k is None else f"k {arm.k}"
+
+
+def _told_adaptive(arm: Arm) -> str | None:
+    return None if arm.adaptive is None else f"adaptive {_shown(arm.adaptive)}"
+
+
+def _told_both(arm: Arm) -> str | None:
+    both = (_told_k(arm), _told_adaptive(arm))
+    return None if None in both else ", ".join(filter(None, both))
+
+
+_TELLING = (_told_k, _told_adaptive, _told_both)
 
 
 def _arm(folder: WindowFolder, plan: WindowPlan) -> Arm:

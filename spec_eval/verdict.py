@@ -1,4 +1,4 @@
-"""What keeps the figures of a run of requests from being the whole truth: decided and worded here alone.
+"""What keeps the figures of a run from being the whole truth: decided and worded here alone.
 
 Every verb that shows a run's figures ends with the exit code of what is found here, or marks what it shows with it.
 """
@@ -13,6 +13,7 @@ from spec_eval import counting
 from spec_eval.errors import NoVerdict, RunNotWhole, SpecEvalError
 from spec_eval.loaded import LoadedRun
 from spec_eval.rules import LEAST_COVERAGE
+from spec_eval.store.windows import OK, WindowFolder
 
 
 class Cause(StrEnum):
@@ -20,18 +21,20 @@ class Cause(StrEnum):
 
     UNFINISHED = "unfinished"
     LOST_RECORDS = "lost_records"
+    HOLES = "holes"
     FAILURES = "failures"
     LOW_COVERAGE = "low_coverage"
     NO_DRAFTER = "no_drafter"
     NO_STEP = "no_step"
+    NO_CELL = "no_cell"
 
 
 # Not everything planned was driven to its end, or not all of it is there any more.
 NOT_WHOLE = frozenset({Cause.UNFINISHED, Cause.LOST_RECORDS})
 # Driven to its end, with too few requests to rest a figure on.
-PARTIAL = frozenset({Cause.FAILURES, Cause.LOW_COVERAGE})
-# There is no figure of acceptance at all.
-NO_FIGURE = frozenset({Cause.NO_DRAFTER, Cause.NO_STEP})
+PARTIAL = frozenset({Cause.HOLES, Cause.FAILURES, Cause.LOW_COVERAGE})
+# There is no figure at all: of acceptance, or of a window.
+NO_FIGURE = frozenset({Cause.NO_DRAFTER, Cause.NO_STEP, Cause.NO_CELL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,33 @@ def shortfalls(run: LoadedRun) -> tuple[Shortfall, ...]:
         what = "no verification step was measured, so there is no figure"
         found.append((Cause.NO_STEP, what, "the requests table says why"))
     return tuple(Shortfall(cause, run.path, what, remedy) for cause, what, remedy in found)
+
+
+def window_shortfalls(folder: WindowFolder) -> tuple[Shortfall, ...]:
+    """The same for a throughput run: cells that were not tried, cells without figures, cells with too many failures."""
+    plan, cells = folder.plan(), folder.cells()
+    planned = plan.window.cells()
+    resume = f"`spec-eval run --resume {folder.path}`"
+    good = [cells[key] for key in planned if key in cells and cells[key].outcome == OK]
+    tried = [cells[key] for key in planned if key in cells]
+    holes = [f"{cell.name} {cell.outcome}" for cell in tried if cell.outcome != OK]
+    failing = [f"{cell.name} {cell.requests.failed}" for cell in good if cell.fails_more_than(plan.max_failures)]
+    lost = f"{len(holes)} of {len(planned)} cells have no figures ({', '.join(holes)})"
+    found = []
+    if not good:
+        what = lost if holes else "no cell has figures yet"
+        why = "the .out files in its folder cells say why; try again" if holes else "go on"
+        found.append((Cause.NO_CELL, what, f"{why} with {resume}"))
+    if not folder.is_whole:
+        what = f"not whole: {len(tried)} of {len(planned)} cells so far"
+        found.append((Cause.UNFINISHED, what, f"go on with {resume}"))
+    if holes:
+        found.append((Cause.HOLES, lost, f"they stay holes, or try them again with {resume}"))
+    if failing:
+        allowed = f"more than --max-failures {100 * plan.max_failures:g}% allows"
+        again = "their .out files and records say why: mend that and start a new run"
+        found.append((Cause.FAILURES, f"requests failed in {', '.join(failing)}, {allowed}", again))
+    return tuple(Shortfall(cause, folder.path, what, remedy) for cause, what, remedy in found)
 
 
 def first(found: Sequence[Shortfall], but: frozenset[Cause] = frozenset()) -> Shortfall | None:

@@ -7,7 +7,7 @@ import pytest
 from spec_eval import curves
 from spec_eval.curves import Arm, Comparison
 from spec_eval.errors import UsageError
-from spec_eval.store import PromptRef
+from spec_eval.store import PromptRef, Target
 from spec_eval.store.windows import OK, Dropped, Requests, WindowFolder, WindowSession
 from spec_eval.suite import Window
 from tests.windows import cell, folder
@@ -249,3 +249,23 @@ def test_a_run_without_an_end_is_marked(tmp_path: Path) -> None:
     [found] = curves.read([made])
     assert found.arms[0].marks == ["incomplete"]
     assert made.cells()[1, 1].outcome == OK
+
+
+def test_arms_of_one_drafter_and_k_are_told_apart_by_whether_they_adapt(tmp_path: Path) -> None:
+    def arm_of(run_id: str, drafter: str, k: int, adaptive: bool | None) -> WindowFolder:
+        target = Target(engine="vllm", model="m", drafter=drafter, k=k, base_url="http://127.0.0.1:1/v1")
+        target = target.model_copy(update={"adaptive": adaptive})
+        server = {"model": "m", "k": k, "engine_version": "0.32.0"}
+        return folder(tmp_path, run_id, drafter, {1: [(1.0, 2.0)]}, server=server, target=target)
+
+    off, on = arm_of("r1", "d", 8, False), arm_of("r2", "d", 8, True)
+    other, silent = arm_of("r3", "d", 3, False), arm_of("r4", "d", 8, None)
+    mtp = arm_of("r5", "mtp", 3, None)
+
+    def labels(*folders: WindowFolder) -> list[str]:
+        return [arm.label for arm in curves.read([*folders])[0].arms]
+
+    assert labels(off, on, mtp) == ["d, adaptive off", "d, adaptive on", "mtp"]
+    assert labels(off, other) == ["d, k 8", "d, k 3"]
+    assert labels(off, on, other) == ["d, k 8, adaptive off", "d, k 8, adaptive on", "d, k 3, adaptive off"]
+    assert labels(on, silent) == ["d (r2)", "d (r4)"]

@@ -1,4 +1,6 @@
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from spec_eval.errors import NoVerdict, RunNotWhole
 from spec_eval.loaded import LoadedRun
 from spec_eval.records import RequestRecord
 from spec_eval.store import Plan, Point, Target
+from spec_eval.store.windows import Outcome, Requests, WindowFolder
 from spec_eval.verdict import NO_FIGURE, Cause, Shortfall
+from tests import windows as windowed
 from tests.factories import answered, cell, failed, from_histogram, loaded, plan
 
 COUNTERS = from_histogram((1, 1, 1))
@@ -179,3 +183,54 @@ def test_a_percentage_is_cut_and_not_rounded() -> None:
         "95.0%",
         "100.0%",
     ]
+
+
+def windows(root: Path, *tried: tuple[float, float] | Outcome, whole: bool = True, failed: int = 0) -> WindowFolder:
+    """A run of a repeat for each that was tried; `failed` of ten requests in every cell with figures."""
+    made = windowed.folder(root, "w", "d", {4: tried}, whole=whole)
+    path = made.path / "cells.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if line["outcome"] == "ok":
+            line["requests"] |= {"dispatched": 12, "completed": 10 - failed, "failed": failed, "dropped": 2}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return made
+
+
+GOOD = (10.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("tried", "more", "causes"),
+    [
+        ((GOOD, GOOD), {}, []),
+        ((GOOD, "killed"), {}, [Cause.HOLES]),
+        (("killed", "timed out"), {}, [Cause.NO_CELL, Cause.HOLES]),
+        ((GOOD,), {"whole": False}, [Cause.UNFINISHED]),
+        ((GOOD, "all failed"), {"whole": False}, [Cause.UNFINISHED, Cause.HOLES]),
+        ((GOOD,), {"failed": 1}, [Cause.FAILURES]),  # one of ten, and 5% are allowed
+    ],
+)
+def test_a_throughput_run_falls_short_by_its_cells(
+    tried: tuple[Any, ...], more: dict[str, Any], causes: list[Cause], tmp_path: Path
+) -> None:
+    assert [one.cause for one in verdict.window_shortfalls(windows(tmp_path, *tried, **more))] == causes
+
+
+def test_what_a_throughput_run_lacks_is_named(tmp_path: Path) -> None:
+    (one,) = verdict.window_shortfalls(windows(tmp_path, GOOD, "killed"))
+    assert str(one.error()) == (
+        f"{tmp_path}/w: 1 of 2 cells have no figures (c4-r2 killed); they stay holes, or try them again with "
+        f"`spec-eval run --resume {tmp_path}/w`"
+    )
+    assert isinstance(one.error(), RunNotWhole)
+
+
+def test_failures_in_a_window_are_a_share_of_what_came_to_an_end(tmp_path: Path) -> None:
+    (one,) = verdict.window_shortfalls(windows(tmp_path, GOOD, GOOD, failed=3))
+    assert one.what == "requests failed in c4-r1 3, c4-r2 3, more than --max-failures 5% allows"
+    cell = windowed.cell(1, 1, GOOD, requests=Requests(dispatched=100, completed=19, failed=1, dropped=80))
+    assert not cell.fails_more_than(0.05)
+    assert cell.fails_more_than(0.04)
+    unknown = windowed.cell(1, 1, GOOD, requests=Requests(dispatched=100))
+    assert not unknown.fails_more_than(0.0)

@@ -49,7 +49,7 @@ def doctor(
     facts = {"engine": engine, "model": found.model, **about, "k": found.k}
     if form is Format.JSON:
         findings = [asdict(finding) for finding in found.findings]
-        say(json.dumps({**facts, "status": found.status, "findings": findings}, indent=2))
+        say(json.dumps({"schema_version": 1, **facts, "status": found.status, "findings": findings}, indent=2))
     else:
         for name, value in facts.items():
             say(printable(f"{name.replace('_', ' ')}: {'not known' if value is None else value}"))

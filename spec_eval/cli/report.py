@@ -59,6 +59,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="file to write instead of standard output")
     ] = None,
+    baseline: Annotated[Path | None, typer.Option(help="throughput run to compare with, one of those given")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="an unfinished run is no error")] = False,
 ) -> None:
     """Figures of run folders: acceptance length, rate, positions, and what became of every request."""
@@ -71,8 +72,10 @@ def report(
         options = {"--by": by, "--style": style, "--hardware": hardware}
         if given := [name for name, value in options.items() if value is not None]:
             raise UsageError(f"{', '.join(given)}: for runs of requests, and these are throughput runs; drop it")
-        windows.report(runs, None if form is None else form.value, output, partial=partial)
+        windows.report(runs, None if form is None else form.value, output, baseline, partial=partial)
         return
+    if baseline is not None:
+        raise UsageError("--baseline: for throughput runs; `spec-eval compare RUN_A RUN_B` compares runs of requests")
     if form in (Format.JSON, Format.CSV):
         if style is not None:
             raise UsageError(f"--style {style.value} is for Markdown, not for --format {form.value}; drop one of them")

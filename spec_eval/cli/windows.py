@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spec_eval.cli.output import say
-from spec_eval.errors import NoVerdict, RunNotWhole, UsageError
+from spec_eval.errors import UsageError
 
 if TYPE_CHECKING:
-    from spec_eval.curves import Comparison
+    from collections.abc import Sequence
+
+    from spec_eval.store.windows import WindowFolder
 
 
 def all_throughput(paths: list[Path]) -> bool:
@@ -22,20 +24,23 @@ def all_throughput(paths: list[Path]) -> bool:
     return any(kind is not None for kind in kinds.values())
 
 
-def report(paths: list[Path], form: str | None, output: Path | None, *, partial: bool) -> None:
+def report(
+    paths: list[Path], form: str | None, output: Path | None, baseline: Path | None = None, *, partial: bool
+) -> None:
     """The tables of throughput runs; the exit code as for any report."""
     from spec_eval import curves
     from spec_eval.cli.report import on_terminal, put
     from spec_eval.render import console, throughput
     from spec_eval.store.windows import WindowFolder
 
-    found = curves.read([WindowFolder(path) for path in paths])
+    folders = [WindowFolder(path) for path in paths]
+    found = curves.read(folders, WindowFolder(baseline) if baseline is not None else None)
     if form is None and output is None and on_terminal():
         throughput.show(found, console.make())
     else:
         renderers = {"md": throughput.markdown, "json": throughput.document, "csv": throughput.table_csv}
         put(renderers[form or "md"](found), output)
-    _judge(found, partial=partial)
+    _judge(folders, partial=partial)
 
 
 def plot(
@@ -59,8 +64,8 @@ def plot(
         raise UsageError("--aiperf: for --renderer aiperf; give that too, or drop it")
     if spread and with_aiperf:
         raise UsageError("--spread: --renderer aiperf draws no bars; drop one of them")
-    folder = WindowFolder(baseline) if baseline is not None else None
-    found = curves.read([WindowFolder(path) for path in paths], folder)
+    folders = [WindowFolder(path) for path in paths]
+    found = curves.read(folders, WindowFolder(baseline) if baseline is not None else None)
     drawn = [comparison for comparison in found if any(arm.by_level for arm in comparison.arms)]
     for comparison in found:
         without = [throughput.no_baseline(comparison)] if comparison.lacks_baseline else []
@@ -73,21 +78,21 @@ def plot(
         program = driver.find(aiperf)
     for path in curve_sheets.write(drawn, output, spread=spread, aiperf=program.path if program else None):
         say(str(path))
-    _judge(found, partial=partial)
+    _judge(folders, partial=partial)
 
 
-def _judge(found: "list[Comparison]", *, partial: bool) -> None:
-    """Raise what keeps the curves from being whole; what there is was shown."""
-    arms = [arm for comparison in found for arm in comparison.arms]
-    if not any(arm.by_level for arm in arms):
-        raise NoVerdict("no cell has figures; the reports say why")
-    if partial:
-        return
-    for arm in arms:
-        if arm.manifest is None:
-            raise RunNotWhole(f"{arm.plan.run_id}: not whole; finish with `run --resume`, or accept it with --partial")
-        if holes := sum(len(point.holes) for point in arm.points):
-            raise RunNotWhole(
-                f"{arm.plan.run_id}: {holes} cells have no figures; try them again with `run --resume`, "
-                "or accept it with --partial"
-            )
+def _judge(folders: "Sequence[WindowFolder]", *, partial: bool) -> None:
+    """Raise what keeps the curves from being whole; what there is was shown.
+
+    Figures that are not there are missed where no run has any.
+    """
+    from spec_eval import verdict
+
+    found = [verdict.window_shortfalls(folder) for folder in folders]
+    missed = [short for shorts in found for short in shorts if short.cause in verdict.NO_FIGURE]
+    if len(missed) == len(folders):
+        raise missed[0].error()
+    for shorts in found:
+        short = verdict.first(shorts, but=verdict.NO_FIGURE)
+        if short is not None and not partial:
+            raise short.error(f"{short.remedy}, or accept it with --partial")

@@ -108,7 +108,7 @@ def remarks(arm: Arm) -> list[str]:
         drafts = cell.drafts
         told = [("no server Y", cell.server_window.reason)]
         if arm.drafts is not False:
-            told.append(("no window AL", cell.drafts_reason))
+            told.append(("left out of window AL" if drafts else "no window AL", cell.drafts_reason))
             without = drafts.no_counters.items() if drafts else ()
             told += [
                 ("answers without usable counters", f"{n} of {drafts.answers} {why}") for why, n in without if drafts
@@ -158,8 +158,8 @@ def _stop(gains: Sequence[Gain]) -> str:
 def no_baseline(found: Comparison) -> str:
     """Why several arms have no speed-up."""
     if len(found.bare) > 1:
-        return f"Several runs have no drafter ({', '.join(found.bare)}); choose one with `plot --baseline RUN`."
-    return "No arm is known to run without a drafter; name one with `plot --baseline RUN`."
+        return f"Several runs have no drafter ({', '.join(found.bare)}); choose one with --baseline RUN."
+    return "No arm is known to run without a drafter; name one with --baseline RUN."
 
 
 def markdown(found: Sequence[Comparison]) -> str:

@@ -31,6 +31,7 @@ def grades(
             for record in by_prompt.get((cell.cell_id, conversation.prompt_id), []):
                 answered = record.status == "ok" and record.text is not None
                 yield {
+                    "schema_version": 1,
                     "cell_id": record.cell_id,
                     "prompt_id": record.prompt_id,
                     "turn": record.turn,

@@ -26,6 +26,7 @@ def facts(server: serving.Server, found: Probe) -> dict[str, Any]:
         "chat_template_sha256": identity.chat_template_sha256,
         "adaptive": identity.adaptive,
         "tensor_parallelism": identity.tensor_parallelism,
+        "speculative": identity.speculative,
     }
 
 

@@ -63,6 +63,7 @@ def prepare(options: RunOptions) -> Prepared:
         window=window,
         prompts=cells.reference(whole, selected),
         seed=options.seed,
+        max_failures=options.max_failures,
         aiperf=tool,
         tokenizer=options.tokenizer,
         data_dir=str(options.data_dir.resolve()) if options.data_dir else None,

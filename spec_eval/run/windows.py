@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spec_eval import acceptance, engines, interrupts, probe
+from spec_eval import acceptance, engines, interrupts, probe, verdict
 from spec_eval.drivers import aiperf, aiperf_files, stand_in_tokenizer
 from spec_eval.drivers.aiperf_files import X
 from spec_eval.engines import Engine
 from spec_eval.engines.endpoint import Endpoint
-from spec_eval.errors import EnvironmentFault, Interrupted, NoVerdict, RunNotWhole, SpecEvalError, UsageError
+from spec_eval.errors import EnvironmentFault, Interrupted, RunNotWhole, SpecEvalError, UsageError
 from spec_eval.importers import aiperf_records
 from spec_eval.probe import Probe
 from spec_eval.records import breach
@@ -26,6 +26,7 @@ from spec_eval.store.windows import (
     KIND,
     MISSING,
     OK,
+    OTHER_VERSION,
     Drafts,
     Sums,
     WindowCell,
@@ -92,8 +93,19 @@ def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Fi
     with RunLock(folder.path):
         if folder.is_whole and not _missing(folder, plan):
             progress.note(f"{path}: whole already, nothing to do")
-            return Finished(folder, None)
-        return _interruptible(folder, window_planning.reload(plan), progress)
+            return Finished(folder, _shortfall(folder))
+        prepared = window_planning.reload(plan)
+        _check_tool(plan, f"finished cells are kept, go on with `spec-eval run --resume {path}`")
+        return _interruptible(folder, prepared, progress)
+
+
+def _check_tool(plan: WindowPlan, go_on: str) -> None:
+    """EnvironmentFault where AIPerf is gone, or is another one than when the run was planned."""
+    path = Path(plan.aiperf.path)
+    if not path.is_file():
+        raise EnvironmentFault(f"{path}: AIPerf is gone; put it back, and {go_on}")
+    found = aiperf.Found(path, plan.aiperf.found)
+    aiperf.check_version(found, aiperf.version(found), any_version=plan.aiperf.any_version)
 
 
 def _missing(folder: WindowFolder, plan: WindowPlan) -> list[tuple[int, int]]:
@@ -142,7 +154,7 @@ def _measure(folder: WindowFolder, prepared: Prepared, progress: Progress) -> Sp
         ended |= {**identity.details, **server.facts, "models": list(identity.models), "synthetic": identity.synthetic}
     with interrupts.held_back():
         folder.write_manifest(_manifest(folder, plan, ended, notes))
-    return shortfall(folder, plan)
+    return _shortfall(folder)
 
 
 def _cells(place: _Place, progress: Progress) -> SpecEvalError | None:
@@ -159,8 +171,8 @@ def _cells(place: _Place, progress: Progress) -> SpecEvalError | None:
             with interrupts.held_back():
                 folder.append(cell)
             show(cell)
-            if cell.outcome == MISSING:
-                return EnvironmentFault(f"{plan.aiperf.path}: AIPerf is gone; put it back, and {_go_on(folder)}")
+            if cell.outcome in (MISSING, OTHER_VERSION):
+                return EnvironmentFault(f"{cell.detail}; put AIPerf {plan.aiperf.version} back, and {_go_on(folder)}")
     return None
 
 
@@ -209,7 +221,7 @@ def _cell(place: _Place, level: int, repeat: int) -> WindowCell:
             limit=aiperf.limit_s(plan.window),
         )
     except FileNotFoundError:
-        gone = f"{plan.aiperf.path}: no such program"
+        gone = f"{plan.aiperf.path}: AIPerf is gone"
         return WindowCell(**common, outcome=MISSING, detail=gone, ended=_now(), seconds=time.monotonic() - clock)
     read = aiperf_files.read(where, ended, place.engine.generated_tokens, any_version=plan.aiperf.any_version)
     drafts, reason = _drafts(place, where) if read.outcome == OK else (None, None)
@@ -237,11 +249,12 @@ def _drafts(place: _Place, where: Path) -> tuple[Drafts | None, str | None]:
     plan, identity = place.prepared.plan, place.found.identity
     nominal = plan.target.adaptive if plan.target.adaptive is not None else identity.adaptive
     reader = aiperf_records.Reader(place.engine, place.found.k, nominal_drafts=bool(nominal))
+    aside: list[str] = []
     try:
-        entries = aiperf_records.entries(where, [])
+        entries = aiperf_records.entries(where, aside)
         answers = [one.record for one in aiperf_records.records(entries, plan.dataset, reader)]
-    except (SpecEvalError, OSError) as error:
-        return None, str(error)
+    except Exception as error:  # whatever it is, AIPerf's figures of this cell are not lost by it
+        return None, str(error) if isinstance(error, SpecEvalError | OSError) else f"{type(error).__name__}: {error}"
     records = [r for r in answers if r.status == "ok"]
     categories = {prompt_id: category for prompt_id, category, _ in plan.prompts.units}
     known = [replace(r, category=categories[r.prompt_id]) for r in records if r.prompt_id in categories]
@@ -270,7 +283,7 @@ def _drafts(place: _Place, where: Path) -> tuple[Drafts | None, str | None]:
             name: Sums(requests=len(sums), steps=sum(s for s, _ in sums), accepted=sum(a for _, a in sums))
             for name, sums in by_category.items()
         },
-    ), None
+    ), "; ".join(aside) or None
 
 
 def cannot_finish(plan: WindowPlan, level: int, cells: Sequence[WindowCell]) -> str | None:
@@ -319,17 +332,9 @@ def _manifest(folder: WindowFolder, plan: WindowPlan, server: dict[str, Any], no
     )
 
 
-def shortfall(folder: WindowFolder, plan: WindowPlan) -> SpecEvalError | None:
-    """What keeps the curve from being whole: cells without figures, each with its outcome."""
-    cells = folder.cells()
-    outcomes = {key: cells[key].outcome if key in cells else "not measured" for key in plan.window.cells()}
-    holes = [f"{cell_name(*key)} {outcome}" for key, outcome in outcomes.items() if outcome != OK]
-    if not holes:
-        return None
-    told = f"{len(holes)} of {len(outcomes)} cells have no figures ({', '.join(holes)})"
-    if len(holes) == len(outcomes):
-        return NoVerdict(f"{folder.path}: {told}; the .out files in its folder cells say why")
-    return RunNotWhole(f"{folder.path}: {told}; they stay holes, or try them again with `spec-eval run --resume`")
+def _shortfall(folder: WindowFolder) -> SpecEvalError | None:
+    short = verdict.first(verdict.window_shortfalls(folder))
+    return None if short is None else short.error(f"the report is written; {short.remedy}")
 
 
 def _now() -> str:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from spec_eval import jsontext
 from spec_eval.errors import EnvironmentFault, UsageError
 from spec_eval.records import Unit
-from spec_eval.store.manifest import Manifest, SessionEnd
+from spec_eval.store.manifest import SCHEMA_VERSION, Manifest, SessionEnd
 from spec_eval.store.parquet import write_parquet
 from spec_eval.store.plan import Plan, Stored
 from spec_eval.store.requests import Records, RequestLog, read_records
@@ -131,7 +131,8 @@ class RunFolder(Folder):
         number = 1 + self.sessions_started()
         plan = self.plan()
         synthetic = {"synthetic": True} if plan.synthetic else {}
-        start = {"event": "start", "session": number, "started": started, "settings_sha256": plan.settings_sha256}
+        start = {"schema_version": SCHEMA_VERSION, "event": "start", "session": number, "started": started}
+        start["settings_sha256"] = plan.settings_sha256
         about = {"server": server, "server_changes": list(server_changes)} if server is not None else {}
         append_line(self.path / "sessions.jsonl", start | synthetic | about)
         return number

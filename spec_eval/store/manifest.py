@@ -83,6 +83,7 @@ class SessionEnd(Stored):
     server_changes: what the server says of itself otherwise than in the run's first session, in words.
     """
 
+    schema_version: Literal[1] = SCHEMA_VERSION
     session: int
     started: str
     ended: str

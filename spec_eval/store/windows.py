@@ -85,6 +85,7 @@ class WindowPlan(Stored):
     window: Window
     prompts: PromptRef
     seed: int | None
+    max_failures: float = 0.05
     aiperf: Tool
     tokenizer: str | None = None
     data_dir: str | None = None
@@ -207,6 +208,13 @@ class WindowCell(Stored):
         """As its folder is called."""
         return cell_name(self.concurrency, self.repeat)
 
+    def fails_more_than(self, allowed: float) -> bool:
+        """Whether of the requests that came to an end a larger share than that failed; not where nobody counted."""
+        completed, failed = self.requests.completed, self.requests.failed
+        if completed is None or failed is None or not completed + failed:
+            return False
+        return failed / (completed + failed) > allowed
+
     def average(self, metric: str) -> float | None:
         """AIPerf's own mean; null where the cell has none."""
         return figure(self.native.get(metric, {}).get("avg")) if self.outcome == OK else None
@@ -215,6 +223,7 @@ class WindowCell(Stored):
 class WindowSession(Stored):
     """One stretch of measuring, with what the server said of itself."""
 
+    schema_version: Literal[1] = SCHEMA_VERSION
     started: str
     server: dict[str, Any]
 

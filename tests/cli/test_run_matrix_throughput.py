@@ -13,7 +13,7 @@ from spec_eval.store import RunFolder, kind_of
 from spec_eval.store.windows import WindowFolder
 from tests import fake_aiperf, fake_vllm
 from tests.cli.test_run_matrix import Face
-from tests.cli.test_throughput import suite
+from tests.cli.throughput import suite
 
 SUITES = 'suites = ["suite/pair.toml", "suite/load.toml"]'
 FILE = f"""\

@@ -2,99 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spec_eval import cli
 from spec_eval.drivers import aiperf
 from spec_eval.render.progress import Progress
 from spec_eval.run import windows
-from spec_eval.store.windows import WindowFolder
-from tests import fake_aiperf
-from tests.llamacpp_server import LlamaCppServer, write_suite
-
-Face = Callable[..., tuple[int, str, str]]
-# As recorded: AIPerf's own numbers, and 2820 - 980 tokens between the readings at …8433407786 and …3313033214 ns.
-X, Y = 100.00424488375263, 337.1873469778463
-SERVER = (2820 - 980) / 4.879625428
-
-
-@pytest.fixture
-def face(capsys: pytest.CaptureFixture[str]) -> Face:
-    def call(*argv: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main([*map(str, argv)])
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
-def server() -> Iterator[LlamaCppServer]:
-    with LlamaCppServer() as running:
-        yield running
-
-
-@pytest.fixture
-def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """AIPerf's stand-in is the one that is found, and notes its calls here."""
-    monkeypatch.setenv("SPEC_EVAL_AIPERF", str(fake_aiperf.executable(tmp_path / "tool")))
-    monkeypatch.setenv("FAKE_AIPERF_SEEN", str(tmp_path / "seen.jsonl"))
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    return tmp_path / "seen.jsonl"
-
-
-def suite(folder: Path, *, levels: str = "[4, 1]", repeats: int = 1, extra: str = "") -> Path:
-    write_suite(folder)
-    path = folder / "load.toml"
-    path.write_text(
-        f"""schema_version = 1
-name = "load"
-title = "Load"
-prompts = "pair.toml"
-[sampling]
-temperature = 0.0
-max_tokens = 64
-thinking = true
-[window]
-concurrency = {levels}
-warmup_s = 2
-duration_s = 5
-repeats = {repeats}
-{extra}""",
-        encoding="utf-8",
-    )
-    return path
-
-
-def start(face: Face, tmp_path: Path, server: LlamaCppServer, *more: object, **changes: Any) -> tuple[int, str, str]:
-    path = suite(tmp_path / "suite", **changes)
-    return face(
-        "run", path, "--engine", "vllm", "--base-url", server.url, "--drafter", "d", "--out", tmp_path / "runs", *more
-    )
-
-
-def calls(seen: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in seen.read_text(encoding="utf-8").splitlines()] if seen.exists() else []
-
-
-def cells(out: str) -> dict[str, dict[str, Any]]:
-    """By name, the last line of each."""
-    lines = (Path(out.strip()) / "cells.jsonl").read_text(encoding="utf-8").splitlines()
-    return {f"c{row['concurrency']}-r{row['repeat']}": row for row in map(json.loads, lines)}
-
-
-def only(folder: object, face: Face, *more: str) -> dict[str, Any]:
-    _, text, _ = face("report", folder, "--format", "json", "--partial", *more)
-    [found] = json.loads(text)["runs"]
-    assert isinstance(found, dict)
-    return found
+from tests.cli.throughput import SERVER, Face, X, Y, calls, cells, only, start, suite
+from tests.llamacpp_server import LlamaCppServer
 
 
 def test_figures_are_those_of_aiperf_to_the_last_digit(
@@ -266,24 +183,6 @@ def test_an_aiperf_that_is_nowhere_is_told_with_the_remedy(
     assert (code, "AIPerf is missing: `pip install 'spec-eval[aiperf]'`" in err) == (4, True)
     code, _, err = start(face, tmp_path, server, "--aiperf", tmp_path / "no")
     assert (code, f"--aiperf {tmp_path / 'no'}: no program there" in err) == (4, True)
-
-
-def test_an_aiperf_that_goes_away_ends_the_run_and_is_named(
-    face: Face, tmp_path: Path, server: LlamaCppServer, seen: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = aiperf.run
-
-    def run(argv: Any, **more: Any) -> aiperf.Ended:
-        ended = real(argv, **more)
-        Path(argv[0]).unlink()
-        return ended
-
-    monkeypatch.setattr(aiperf, "run", run)
-    code, out, err = start(face, tmp_path, server, levels="[4, 1, 2]")
-    assert code == 4
-    assert "AIPerf is gone; put it back" in err
-    assert {name: cell["outcome"] for name, cell in cells(out).items()} == {"c4-r1": "ok", "c1-r1": "AIPerf missing"}
-    assert WindowFolder(Path(out.strip())).manifest() is None
 
 
 def test_the_key_is_in_the_environment_alone(

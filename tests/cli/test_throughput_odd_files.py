@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_throughput import Face, X, Y, calls, cells, face, only, seen, server, start, suite  # noqa: F401 # fixtures
+from tests.cli.throughput import Face, X, Y, calls, cells, only, start, suite
 from tests.drivers.test_aiperf import gone
 from tests.factories import DATA
 from tests.llamacpp_server import LlamaCppServer
 
-# ruff: noqa: F811 # the names of fixtures
 RECORDS, RAW = "profile_export.jsonl", "profile_export_raw.jsonl"
 Run = Any
 
@@ -95,7 +94,7 @@ def test_records_that_cannot_be_read_leave_the_figures(
 
 def test_a_torn_last_record_costs_itself_alone(run: Run) -> None:
     _, cell, _, _ = run({RECORDS: text(*recorded()).rstrip()[:-9], RAW: ""})
-    assert (cell["drafts"]["answers"], cell["drafts_reason"]) == (3, None)
+    assert (cell["drafts"]["answers"], cell["drafts_reason"]) == (3, f"{RECORDS}: torn last line set aside")
 
 
 def test_warm_up_records_count_nowhere(run: Run) -> None:

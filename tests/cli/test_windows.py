@@ -79,9 +79,7 @@ def test_without_a_baseline_there_are_curves_and_no_speed_up(call: Verb, tmp_pat
     folder(tmp_path, "r2", "e", BARE)
     code, out, err = call("plot", "r1", "r2")
     assert (code, speed_up(out)) == (0, [])
-    assert err == (
-        "spec-eval: humaneval: No arm is known to run without a drafter; name one with `plot --baseline RUN`.\n"
-    )
+    assert err == ("spec-eval: humaneval: No arm is known to run without a drafter; name one with --baseline RUN.\n")
     code, out, err = call("plot", "r1", "r2", "--baseline", "r2")
     assert (code, err, len(speed_up(out))) == (0, "", 2)
 
@@ -90,7 +88,7 @@ def test_of_two_runs_without_a_drafter_one_is_to_be_named(call: Verb, tmp_path: 
     folder(tmp_path, "r1", "d", DRAFTED)
     folder(tmp_path, "r2", "none", BARE)
     folder(tmp_path, "r3", "none", {1: [(50.0, 45.0)]})
-    says = "Several runs have no drafter (r2, r3); choose one with `plot --baseline RUN`."
+    says = "Several runs have no drafter (r2, r3); choose one with --baseline RUN."
     code, out, _ = call("report", "r1", "r2", "r3")
     assert (code, says in out) == (0, True)
     code, out, err = call("plot", "r1", "r2", "r3")
@@ -143,7 +141,9 @@ def test_a_partial_run_is_drawn_marked_and_no_success(call: Verb, tmp_path: Path
     for verb in ("report", "plot"):
         code, out, err = call(verb, "r1", "r2")
         assert (code, bool(out)) == (5, True)
-        assert err.splitlines()[-1].startswith("spec-eval: r1: not whole; finish with `run --resume`")
+        assert err.splitlines()[-1].startswith(
+            "spec-eval: r1: not whole: 2 of 2 cells so far; go on with `spec-eval run --resume r1`"
+        )
         assert call(verb, "r1", "r2", "--partial")[0] == 0
     svg = Path("plots/throughput-humaneval.svg").read_text(encoding="utf-8")
     assert "(incomplete: d) (holes: d)" in svg

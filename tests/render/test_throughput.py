@@ -105,7 +105,7 @@ def test_the_speed_up_stands_alone_with_its_marks(tmp_path: Path) -> None:
 
 def test_several_runs_without_a_drafter_are_told_in_every_format(tmp_path: Path) -> None:
     found = curves.read([folder(tmp_path, f"r{i}", "none", ONE) for i in (1, 2)])
-    says = "Several runs have no drafter (r1, r2); choose one with `plot --baseline RUN`."
+    says = "Several runs have no drafter (r1, r2); choose one with --baseline RUN."
     assert says in throughput.markdown(found)
     assert says in throughput.speed_up(found)
     [gains] = json.loads(throughput.document(found))["speed_up"]

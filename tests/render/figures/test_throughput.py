@@ -86,7 +86,7 @@ def test_files_numbers_and_provenance(
     out, err = capsys.readouterr()
     assert left.value.code == 5
     assert "d: no figures at concurrency 4 (repeat 1: zero completions; repeat 2: zero completions)" in err
-    assert "r1: 2 cells have no figures" in err
+    assert "r1: 2 of 8 cells have no figures (c4-r1 zero completions, c4-r2 zero completions)" in err
     names = [*(f"throughput-humaneval.{end}" for end in ("svg", "png", "csv")), "speed-up.md", "speed-up.csv"]
     assert out.splitlines() == [f"plots/{name}" for name in (*names, "provenance.json")]
     rows = (tmp_path / "plots" / "throughput-humaneval.csv").read_text(encoding="utf-8").splitlines()
