@@ -82,6 +82,11 @@ class Arm:
         return k if isinstance(k, int) and self.drafts is not False else None
 
     @property
+    def cells(self) -> list[WindowCell]:
+        """Those with figures."""
+        return [cell for point in self.points for cell in point.cells]
+
+    @property
     def adaptive(self) -> bool | None:
         """Whether only some drafts are verified; null where nobody says."""
         told = self.server_fact("adaptive")
@@ -100,9 +105,8 @@ class Arm:
             "stand-in rows": self.plan.prompts.standin,
             "incomplete": self.manifest is None,
             "holes": any(point.holes for point in self.points),
-            "failures": any(
-                cell.fails_more_than(self.plan.max_failures) for point in self.points for cell in point.cells
-            ),
+            "warm cache": any(cell.prefix_cache and cell.prefix_cache.hits for cell in self.cells),
+            "failures": any(cell.fails_more_than(self.plan.max_failures) for cell in self.cells),
         }
         return [mark for mark, there in found.items() if there]
 
@@ -125,7 +129,7 @@ class Arm:
     @property
     def aiperf_versions(self) -> tuple[str, ...]:
         """As planned, and as the cells with figures name it where that is another one."""
-        told = [cell.aiperf_version for point in self.points for cell in point.cells]
+        told = [cell.aiperf_version for cell in self.cells]
         return tuple(dict.fromkeys([self.plan.aiperf.version, *(version for version in told if version is not None)]))
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from spec_eval import jsontext
 from spec_eval.drivers.aiperf import VERSION, Ended
-from spec_eval.engines.base import TokenCounter
+from spec_eval.engines import Engine
+from spec_eval.engines.base import CacheCounters, TokenCounter
 from spec_eval.records import is_count
 from spec_eval.store import windows
-from spec_eval.store.windows import Dropped, Outcome, Requests, ServerWindow
+from spec_eval.store.windows import Dropped, Outcome, PrefixCache, Requests, ServerWindow
 
 SUMMARY, MANIFEST, SCRAPES, LOG = (
     "profile_export_aiperf.json",
@@ -53,11 +54,12 @@ class Cell:
     native: dict[str, dict[str, Any]]
     requests: Requests
     server_window: ServerWindow
+    prefix_cache: PrefixCache | None
     dropped: Dropped | None
 
 
-def read(folder: Path, ended: Ended, counters: Sequence[TokenCounter], *, any_version: bool) -> Cell:
-    """Of a cell that ended. counters: families that the server counts generated tokens in."""
+def read(folder: Path, ended: Ended, engine: Engine, *, any_version: bool) -> Cell:
+    """Of a cell that ended, of a server of this engine."""
     summary = _object(folder / SUMMARY)
     log = _text(folder / LOG)
     requests = _requests(log)
@@ -67,7 +69,10 @@ def read(folder: Path, ended: Ended, counters: Sequence[TokenCounter], *, any_ve
     outcome, detail = _outcome(ended, summary, native, requests, log, any_version=any_version)
     phase = _window(folder / MANIFEST)
     start, end = phase or (None, None)
-    counted = _server_window(folder / SCRAPES, phase, counters)
+    cache = engine.prefix_cache
+    families = [one.family for one in engine.generated_tokens] + ([cache.queries, cache.hits] if cache else [])
+    inside = [one for one in _readings(folder / SCRAPES, families) if phase and phase[0] <= one.at <= phase[1]]
+    counted = _server_window(inside, phase, engine.generated_tokens)
     figure = windows.figure(native.get(Y, {}).get("avg")) if outcome == windows.OK else None
     return Cell(
         outcome=outcome,
@@ -78,6 +83,7 @@ def read(folder: Path, ended: Ended, counters: Sequence[TokenCounter], *, any_ve
         native=native if outcome == windows.OK else {},
         requests=requests,
         server_window=counted,
+        prefix_cache=_prefix_cache(inside, cache) if cache else None,
         dropped=_dropped(requests, counted, figure),
     )
 
@@ -143,22 +149,43 @@ def _window(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _server_window(path: Path, phase: tuple[int, int] | None, counters: Sequence[TokenCounter]) -> ServerWindow:
+def _server_window(
+    inside: "Sequence[_Scrape]", phase: tuple[int, int] | None, counters: Sequence[TokenCounter]
+) -> ServerWindow:
     if phase is None:
         return ServerWindow(reason="AIPerf noted no window")
     if not counters:
         return ServerWindow(reason="this engine counts no generated tokens")
-    inside = [one for one in _readings(path, counters) if phase[0] <= one.at <= phase[1]]
     if not inside:
         return ServerWindow(reason="no reading of the server's counters inside the window")
     for counter in counters:
-        # The same counters may be shown at two addresses of one server: those of one address are read.
-        shown = [one for one in inside if counter.family in one.families]
-        if shown:
-            values = [(one.at, one.families[counter.family]) for one in shown if one.address == shown[0].address]
-            found = _counted(sorted(values, key=lambda value: value[0]), (phase[1] - phase[0]) / 1e9)
+        if values := _values(inside, counter.family):
+            found = _counted(values, (phase[1] - phase[0]) / 1e9)
             return found.model_copy(update={"counter": counter.family, "at_end": counter.at_end})
     return ServerWindow(reason=f"the server shows no {' or '.join(one.family for one in counters)}")
+
+
+def _values(inside: "Sequence[_Scrape]", family: str) -> list[tuple[int, _Series]]:
+    """(time, series) in order. The same counters may be shown at two addresses of one server: those of one are read."""
+    shown = [one for one in inside if family in one.families]
+    values = [(one.at, one.families[family]) for one in shown if one.address == shown[0].address]
+    return sorted(values, key=lambda value: value[0])
+
+
+def _went_down(values: Sequence[tuple[int, _Series]]) -> bool:
+    return any(after.get(name, 0) < n for (_, before), (_, after) in pairwise(values) for name, n in before.items())
+
+
+def _prefix_cache(inside: "Sequence[_Scrape]", cache: CacheCounters) -> PrefixCache | None:
+    """What moved from the first reading to the last; null where that is not known, or nothing was looked for."""
+    moved = []
+    for family in (cache.queries, cache.hits):
+        values = _values(inside, family)
+        if len(values) < 2 or _went_down(values):
+            return None
+        moved.append(round(sum(values[-1][1].values()) - sum(values[0][1].values())))
+    queries, hits = moved
+    return PrefixCache(queries=queries, hits=hits) if queries >= hits and queries else None
 
 
 def _counted(values: Sequence[tuple[int, _Series]], window_s: float) -> ServerWindow:
@@ -167,7 +194,7 @@ def _counted(values: Sequence[tuple[int, _Series]], window_s: float) -> ServerWi
     seconds = (last_ns - first_ns) / 1e9
     if not seconds:
         return ServerWindow(reason="a single reading of the server's counters inside the window")
-    if any(after.get(name, 0) < n for (_, before), (_, after) in pairwise(values) for name, n in before.items()):
+    if _went_down(values):
         return ServerWindow(reason="a counter went down: the server was started anew")
     if seconds < _COVERED * window_s:
         return ServerWindow(reason=f"readings over {seconds:.1f} s only of a window of {window_s:.1f} s")
@@ -188,14 +215,14 @@ class _Scrape:
     families: dict[str, _Series]
 
 
-def _readings(path: Path, counters: Sequence[TokenCounter]) -> Iterator[_Scrape]:
+def _readings(path: Path, names: Sequence[str]) -> Iterator[_Scrape]:
     """Of every whole line; a family that is empty, or holds what is no count, is left out."""
     for line in jsontext.read_lines(path) if path.is_file() else ():
         if isinstance(line, jsontext.Damaged):
             continue
         at, metrics = line.value.get("timestamp_ns"), line.value.get("metrics")
         if isinstance(at, int) and is_count(at) and isinstance(metrics, dict):
-            named = {one.family: _series(metrics.get(one.family)) for one in counters}
+            named = {family: _series(metrics.get(family)) for family in names}
             families = {family: series for family, series in named.items() if series}
             yield _Scrape(at, str(line.value.get("endpoint_url")), families)
 

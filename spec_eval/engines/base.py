@@ -34,7 +34,16 @@ class TokenCounter:
     at_end: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CacheCounters:
+    """Prometheus families, without `_total`, of prompt tokens: looked for in the prefix cache, and found there."""
+
+    queries: str
+    hits: str
+
+
 VLLM_TOKENS = TokenCounter("vllm:generation_tokens", at_end=False)
+VLLM_CACHE = CacheCounters("vllm:prefix_cache_queries", "vllm:prefix_cache_hits")
 SGLANG_TOKENS = TokenCounter("sglang:generation_tokens", at_end=True)
 LLAMACPP_TOKENS = TokenCounter("llamacpp:tokens_predicted", at_end=True)
 
@@ -140,6 +149,10 @@ class Engine(Protocol):
         """Counters of generated tokens that its Prometheus text may have; the first that is there is read."""
 
     @property
+    def prefix_cache(self) -> CacheCounters | None:
+        """Counters of its prefix cache; None where none are known."""
+
+    @property
     def no_totals(self) -> str | None:
         """Why its Prometheus text holds no totals to compare with; None where it does."""
 
@@ -189,6 +202,7 @@ class Adapter:
     pads_cache_hits: bool = False
     metrics_path: str = "/metrics"
     generated_tokens: tuple[TokenCounter, ...] = ()
+    prefix_cache: CacheCounters | None = None
     no_totals: str | None = None
     reserves_answer: bool = True
     launcher: ClassVar[Launcher | None] = None

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spec_eval.engines.base import (
+    VLLM_CACHE,
     VLLM_TOKENS,
     Adapter,
+    CacheCounters,
     Identity,
     Reading,
     TokenCounter,
@@ -93,6 +95,7 @@ class Vllm(Adapter):
     pads_cache_hits: bool = True
     metrics_prefix: str = "vllm:"
     generated_tokens: tuple[TokenCounter, ...] = (VLLM_TOKENS,)
+    prefix_cache: CacheCounters | None = VLLM_CACHE
     remedy: str = (
         "start vLLM with --speculative-config and with --per-request-spec-decode-metrics summary (or detailed)"
     )

@@ -12,7 +12,7 @@ from rich.text import Text
 from spec_eval.curves import Arm, Comparison, Gain, Point, Spread, drafter
 from spec_eval.render import console
 from spec_eval.render.words import NOTHING, printable
-from spec_eval.store.windows import OK, WindowCell
+from spec_eval.store.windows import OK, PrefixCache, WindowCell
 
 SCHEMA_VERSION = 1
 X_NAME = "Output Token Throughput Per User (tokens/sec/user)"
@@ -37,6 +37,8 @@ def cell_line(cell: WindowCell) -> str:
     dropped = f", {cell.dropped.share:.0%} of {cell.dropped.basis} dropped" if cell.dropped else ""
     al = cell.drafts.acceptance_length if cell.drafts else None
     window = f", window AL {al:.3f}" if al is not None else ""
+    warm = cell.prefix_cache
+    window += f", {_share(warm)} of prompt tokens out of the prefix cache" if warm and warm.hits else ""
     return f"{cell.name}: {_number(y)} tok/s, {_number(x)} tok/s/user, {sent}{failed}{dropped}{window}"
 
 
@@ -102,9 +104,8 @@ def row(point: Point) -> tuple[str, ...]:
 
 def remarks(arm: Arm) -> list[str]:
     """What became of the cells without figures, and why a cell with figures lacks one of them."""
-    cells = [cell for point in arm.points for cell in point.cells]
     reasons: dict[str, list[str]] = {}
-    for cell in cells:
+    for cell in arm.cells:
         drafts = cell.drafts
         told = [("no server Y", cell.server_window.reason)]
         if arm.drafts is not False:
@@ -122,7 +123,14 @@ def remarks(arm: Arm) -> list[str]:
     if arm.drafts and arm.server_fact("speculative") is False:
         found.append(f"drafter {drafter(arm.plan)} is named, and the server says that it does not draft")
     found += [f"{text} ({', '.join(names)})" for text, names in reasons.items()]
+    warm = [f"{cell.name} {_share(cache)}" for cell in arm.cells if (cache := cell.prefix_cache) and cache.hits]
+    if warm:
+        found.append(f"prompt tokens found in the prefix cache, so that nothing had to read them: {', '.join(warm)}")
     return [printable(line) for line in found]
+
+
+def _share(cache: PrefixCache) -> str:
+    return f"{cache.hits / cache.queries:.1%}"
 
 
 GAINS = ("arm", "concurrency", "Y ratio", "X ratio")

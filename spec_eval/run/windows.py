@@ -223,7 +223,7 @@ def _cell(place: _Place, level: int, repeat: int) -> WindowCell:
     except FileNotFoundError:
         gone = f"{plan.aiperf.path}: AIPerf is gone"
         return WindowCell(**common, outcome=MISSING, detail=gone, ended=_now(), seconds=time.monotonic() - clock)
-    read = aiperf_files.read(where, ended, place.engine.generated_tokens, any_version=plan.aiperf.any_version)
+    read = aiperf_files.read(where, ended, place.engine, any_version=plan.aiperf.any_version)
     drafts, reason = _drafts(place, where) if read.outcome == OK else (None, None)
     return WindowCell(
         **common,
@@ -239,6 +239,7 @@ def _cell(place: _Place, level: int, repeat: int) -> WindowCell:
         requests=read.requests,
         dropped=read.dropped,
         server_window=read.server_window,
+        prefix_cache=read.prefix_cache,
         drafts=drafts,
         drafts_reason=reason,
     )

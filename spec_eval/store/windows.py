@@ -137,6 +137,13 @@ class ServerWindow(Stored):
     seconds: Finite | None = None
 
 
+class PrefixCache(Stored):
+    """Prompt tokens that the server looked for in its prefix cache, and those that it found there, in the window."""
+
+    queries: int
+    hits: int
+
+
 class Drafts(Stored):
     """Counters of the answers that the window completed, summed; by category too.
 
@@ -195,6 +202,7 @@ class WindowCell(Stored):
     requests: Requests = Requests()
     dropped: Dropped | None = None
     server_window: ServerWindow = ServerWindow()
+    prefix_cache: PrefixCache | None = None
     drafts: Drafts | None = None
     drafts_reason: str | None = None
 

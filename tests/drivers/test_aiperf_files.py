@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from spec_eval import engines
 from spec_eval.drivers import aiperf_files
 from spec_eval.drivers.aiperf import Ended
-from spec_eval.engines.base import LLAMACPP_TOKENS, VLLM_TOKENS, TokenCounter
 from tests.factories import DATA
 
 DONE = Ended(0, timed_out=False, limit_s=300.0)
@@ -25,8 +25,8 @@ def recorded(tmp_path: Path) -> Path:
     return folder
 
 
-def read(folder: Path, ended: Ended = DONE, counter: TokenCounter = VLLM_TOKENS) -> aiperf_files.Cell:
-    return aiperf_files.read(folder, ended, (counter,), any_version=False)
+def read(folder: Path, ended: Ended = DONE, engine: str = "vllm") -> aiperf_files.Cell:
+    return aiperf_files.read(folder, ended, engines.find(engine), any_version=False)
 
 
 def log(folder: Path, *, sent: str = "19", completed: str = "15", cancelled: str = "4", errors: str = "0") -> None:
@@ -197,7 +197,7 @@ def test_a_window_that_was_not_counted_says_why(
 
 
 def test_an_engine_without_a_counter_and_a_run_without_a_window(recorded: Path) -> None:
-    cell = aiperf_files.read(recorded, DONE, (), any_version=False)
+    cell = read(recorded, engine="trtllm")
     assert cell.server_window.reason == "this engine counts no generated tokens"
     (recorded / "phase_manifest.json").unlink()
     assert read(recorded).server_window.reason == "AIPerf noted no window"
@@ -213,7 +213,7 @@ def test_the_share_is_of_requests_where_tokens_do_not_tell(recorded: Path) -> No
     assert dropped.share == pytest.approx(1 - 337.1873469778463 / 400)
     # a server that counts at an answer's end
     scrapes(recorded, (START, 0.0), (START + 5_000_000_000, 2000.0), family="llamacpp:tokens_predicted")
-    dropped = read(recorded, counter=LLAMACPP_TOKENS).dropped
+    dropped = read(recorded, engine="llamacpp").dropped
     assert (dropped and dropped.basis, dropped and dropped.share) == ("requests", 4 / 19)
     # fewer than AIPerf's
     scrapes(recorded, (START, 0.0), (START + 5_000_000_000, 1500.0))
@@ -340,3 +340,43 @@ def test_the_dropped_share_of_a_server_that_lost_ground_is_of_requests(recorded:
 def test_half_a_summary_is_none(recorded: Path) -> None:
     (recorded / "profile_export_aiperf.json").write_text('{"aiperf_version": "0.1', encoding="utf-8")
     assert read(recorded).outcome == "AIPerf failed"
+
+
+def cached(folder: Path, *readings: tuple[int, list[float], list[float]]) -> None:
+    """(time, queries, hits) of each engine."""
+    rows = []
+    for at, queries, hits in readings:
+        families = {"vllm:prefix_cache_queries": series(*queries), "vllm:prefix_cache_hits": series(*hits)}
+        rows.append(json.dumps({"timestamp_ns": at, "metrics": families}))
+    (folder / "server_metrics_export.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_what_came_out_of_the_prefix_cache_is_counted_inside_the_window(recorded: Path) -> None:
+    cached(
+        recorded,
+        (START - S, [0.0, 0.0], [0.0, 0.0]),
+        (START, [100.0, 50.0], [10.0, 0.0]),
+        (START + 4 * S, [900.0, 250.0], [410.0, 48.0]),
+        (END + S, [9900.0, 250.0], [9000.0, 48.0]),
+    )
+    cache = read(recorded).prefix_cache
+    assert cache is not None
+    assert (cache.queries, cache.hits) == (800 + 200, 400 + 48)
+    assert read(recorded, engine="llamacpp").prefix_cache is None
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [(START, [100.0], [10.0])],
+        [(START, [100.0], [10.0]), (END, [100.0], [10.0])],  # nothing was asked
+        [(START, [100.0], [10.0]), (END, [60.0], [6.0])],  # began anew
+        [(START, [100.0], [10.0]), (END, [110.0], [60.0])],  # more found than looked for
+        [(START, [100.0], [math.nan]), (END, [200.0], [math.nan])],
+    ],
+)
+def test_a_cache_that_was_not_counted_is_not_known(
+    recorded: Path, readings: list[tuple[int, list[float], list[float]]]
+) -> None:
+    cached(recorded, *readings)
+    assert read(recorded).prefix_cache is None

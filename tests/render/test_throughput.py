@@ -8,7 +8,7 @@ import pytest
 from spec_eval import curves
 from spec_eval.curves import Comparison
 from spec_eval.render import throughput
-from spec_eval.store.windows import Drafts, Requests, ServerWindow
+from spec_eval.store.windows import Drafts, PrefixCache, Requests, ServerWindow
 from tests.windows import Curve, cell, folder
 
 ONE: Curve = {1: [(100.0, 90.0)]}
@@ -134,3 +134,16 @@ def test_names_that_would_break_a_table_do_not(tmp_path: Path) -> None:
     text = throughput.markdown(curves.read(runs))
     assert "| a/b c | 1 | 1.000 | 1.000 |" in text
     assert "## HumanEval: a|b c\n" in text
+
+
+def test_a_warm_prefix_cache_marks_the_figures_and_says_how_warm(tmp_path: Path) -> None:
+    made = folder(tmp_path, "r1", "d", {1: [(100.0, 90.0)], 4: ["killed"], 8: ["killed"]})
+    warm, cold = PrefixCache(queries=800, hits=300), PrefixCache(queries=800, hits=0)
+    made.append(cell(4, 1, (1.0, 2.0), prefix_cache=warm))
+    made.append(cell(8, 1, (1.0, 2.0), prefix_cache=cold))
+    [arm] = curves.read([made])[0].arms
+    assert arm.marks == ["warm cache"]
+    said = "prompt tokens found in the prefix cache, so that nothing had to read them: c4-r1 37.5%"
+    assert throughput.remarks(arm) == [said]
+    assert "37.5% of prompt tokens out of the prefix cache" in throughput.cell_line(arm.cells[1])
+    assert "cache" not in throughput.cell_line(arm.cells[2])
