@@ -4,24 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from spec_eval import cli
 from tests.factories import failed
 from tests.sides import AFTER, BEFORE, run
 
 Shown = tuple[int, str, str]
-
-
-@pytest.fixture
-def face(capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    def call(*argv: object) -> Shown:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main([*map(str, argv)])
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return call
 
 
 def test_text_begins_with_what_differs_and_ends_with_figures(tmp_path: Path, face: Callable[..., Shown]) -> None:

@@ -6,26 +6,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spec_eval import cli
 from tests.sides import AFTER, BEFORE, Histograms, run
 
 Shown = tuple[int, str, str]
 UNSURE: Histograms = [[0, 1], [1, 0]] * 10  # against BEFORE: no change, and far from sure
 
 
-@pytest.fixture
-def face(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shown]:
+@pytest.fixture(autouse=True)
+def _no_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-
-    def call(*argv: object) -> Shown:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main([*map(str, argv)])
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return call
 
 
 @pytest.mark.parametrize(

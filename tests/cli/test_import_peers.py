@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_imports import Shown, document, face
+from tests.cli.test_imports import Shown, document
 from tests.factories import DATA
 from tests.importers.test_vllm_bench import result, written
 
-__all__ = ["document", "face"]
+__all__ = ["document"]
 
 
 @pytest.fixture

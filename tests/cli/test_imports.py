@@ -1,30 +1,14 @@
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spec_eval import cli
 from spec_eval.store import RunFolder
 from tests.importers.test_captures import body, line, written
 
 Shown = tuple[int, str, str]
-
-
-@pytest.fixture
-def face(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    def call(*argv: object) -> Shown:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["spec-eval", *map(str, argv)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

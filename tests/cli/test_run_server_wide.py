@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from spec_eval import cli
 from spec_eval.run import serving
 from tests.factories import DATA
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, write_suite
@@ -21,19 +20,6 @@ BARE = Reply(timings=False, steps=((4, 2), (4, 0), (3, 3)))
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "SETTLE_S", 0.0)
-
-
-@pytest.fixture
-def face(capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    def call(*argv: object) -> Shown:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main([*map(str, argv)])
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return call
 
 
 def run(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spec_eval import cli
 from spec_eval.run import serving
 from tests.llamacpp_server import Ask, LlamaCppServer, Reply, write_suite
 
@@ -36,19 +35,6 @@ GOOD = Reply(stream=HEAD + counted([1, 1, 2]) + END)
 @pytest.fixture(autouse=True)
 def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "SETTLE_S", 0.0)
-
-
-@pytest.fixture
-def face(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def call(*argv: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main([*map(str, argv)])
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return call
 
 
 def by_question(rules: dict[int, Reply]) -> Callable[[Ask], Reply]:
