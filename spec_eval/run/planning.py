@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from spec_eval import __version__, prompts, shipped, suite
 from spec_eval.engines.endpoint import key_from_environment
@@ -12,8 +13,8 @@ from spec_eval.render import words
 from spec_eval.run import cells, provenance, targets
 from spec_eval.run.options import RunOptions
 from spec_eval.serve.choosing import EMBEDDED_ENGINE
-from spec_eval.store import Plan
-from spec_eval.suite import CompoundSuite
+from spec_eval.store import Plan, Target
+from spec_eval.suite import CompoundSuite, SuiteFile
 
 # Disk of one record: about four bytes a token of text, and as much again for counters and names.
 _BYTES_PER_TOKEN = 8
@@ -36,33 +37,40 @@ def prepare(options: RunOptions) -> Prepared:
     laid = cells.lay_out(file, options)
     compound = file.suite if isinstance(file.suite, CompoundSuite) else None
     name = file.suite.name if compound else laid.cells[0].dataset
-    now = datetime.now(UTC)
     plan = Plan(
-        run_id=f"{now:%Y%m%d-%H%M%S}-{name}-{target.engine}",
-        created=now.isoformat(timespec="seconds"),
-        spec_eval_version=__version__,
-        spec_eval_commit=provenance.commit(),
-        command=options.command,
-        suite_name=name,
-        suite_text=file.text,
-        suite_sha256=file.sha256,
+        **head(options, name, file, target),
         members=laid.members,
         not_stated=compound.not_stated if compound else (),
         choices=compound.choices if compound else {},
         card=f"{compound.title}: {compound.drafter} on {compound.engine}" if compound and compound.drafter else None,
-        overrides=options.overrides(),
-        target=target,
         cells=laid.cells,
-        seed=options.seed,
-        max_failures=options.max_failures,
         cold_cache=options.cold_cache,
         first_turn_only=options.first_turn_only,
         reasoning_in_history=options.reasoning_in_history,
-        data_dir=str(options.data_dir.resolve()) if options.data_dir else None,
-        api_key_env=options.api_key_env,
-        trust_remote_code=options.trust_remote_code,
     )
     return marked(Prepared(plan, laid.prompts), targets.synthetic(options))
+
+
+def head(options: RunOptions, suite_name: str, file: SuiteFile, target: Target) -> dict[str, Any]:
+    """What the plans of all kinds of runs say: the fields of `PlanHead`, but for `synthetic`."""
+    now = datetime.now(UTC)
+    return {
+        "run_id": f"{now:%Y%m%d-%H%M%S}-{suite_name}-{target.engine}",
+        "created": now.isoformat(timespec="seconds"),
+        "spec_eval_version": __version__,
+        "spec_eval_commit": provenance.commit(),
+        "command": options.command,
+        "suite_name": suite_name,
+        "suite_text": file.text,
+        "suite_sha256": file.sha256,
+        "overrides": options.overrides(),
+        "target": target,
+        "seed": options.seed,
+        "max_failures": options.max_failures,
+        "data_dir": str(options.data_dir.resolve()) if options.data_dir else None,
+        "api_key_env": options.api_key_env,
+        "trust_remote_code": options.trust_remote_code,
+    }
 
 
 def marked(prepared: Prepared, why: str | None) -> Prepared:

@@ -1,17 +1,16 @@
 """The plan of a throughput run, made from options or read again; nothing here touches a server."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from spec_eval import __version__, engines, prompts, shipped, suite
+from spec_eval import engines, prompts, shipped, suite
 from spec_eval.drivers import aiperf
 from spec_eval.engines.endpoint import key_from_environment
 from spec_eval.errors import UsageError
 from spec_eval.prompts import PromptSet
-from spec_eval.run import cells, provenance, targets
+from spec_eval.run import cells, planning, targets
 from spec_eval.run.options import RunOptions
 from spec_eval.store.plan import Member
 from spec_eval.store.windows import Tool, WindowPlan
@@ -40,35 +39,19 @@ def prepare(options: RunOptions) -> Prepared:
     whole = _load(member, options.data_dir, trust_remote_code=options.trust_remote_code)
     selected = _selected(whole, simple.select, options.limit)
     dataset, title = cells.named(simple, chosen.title, in_table=False, standin=whole.standin)
-    tool = _tool(options)
-    now = datetime.now(UTC)
     name = chosen.name if not whole.standin else f"throughput-{dataset}"
     plan = WindowPlan(
-        run_id=f"{now:%Y%m%d-%H%M%S}-{name}-{target.engine}",
+        **planning.head(options, name, file, target),
         synthetic=targets.synthetic(options),
-        created=now.isoformat(timespec="seconds"),
-        spec_eval_version=__version__,
-        spec_eval_commit=provenance.commit(),
-        command=options.command,
-        suite_name=name,
-        suite_text=file.text,
-        suite_sha256=file.sha256,
         member=Member(text=member.text, path=None if member.is_shipped else str(member.path.resolve())),
         member_name=simple.name,
         dataset=dataset,
         title=title,
-        overrides=options.overrides(),
-        target=target,
         sampling=sampling,
         window=window,
         prompts=cells.reference(whole, selected),
-        seed=options.seed,
-        max_failures=options.max_failures,
-        aiperf=tool,
+        aiperf=_tool(options),
         tokenizer=options.tokenizer,
-        data_dir=str(options.data_dir.resolve()) if options.data_dir else None,
-        api_key_env=options.api_key_env,
-        trust_remote_code=options.trust_remote_code,
     )
     return Prepared(plan, selected)
 

@@ -94,6 +94,8 @@ def resume(path: Path, progress: Progress, *, base_url: str | None = None) -> Fi
         if folder.is_whole and not _missing(folder, plan):
             progress.note(f"{path}: whole already, nothing to do")
             return Finished(folder, _shortfall(folder))
+        if folder.settings() not in (None, plan.settings_sha256):
+            raise UsageError(f"{path}: plan.json has other settings than the run was begun with; start a new run")
         prepared = window_planning.reload(plan)
         _check_tool(plan, f"finished cells are kept, go on with `spec-eval run --resume {path}`")
         return _interruptible(folder, prepared, progress)
@@ -146,7 +148,7 @@ def _measure(folder: WindowFolder, prepared: Prepared, progress: Progress) -> Sp
             progress.note(f"warning: {note}")
         tool = plan.aiperf
         progress.note(f"AIPerf {tool.version}: {tool.path} ({tool.found})")
-        folder.start_session(WindowSession(started=_now(), server=facts))
+        folder.start_session(WindowSession(started=_now(), settings_sha256=plan.settings_sha256, server=facts))
         stopped = _cells(_Place(folder, prepared, engine, server, found), progress)
         if stopped is not None:
             return stopped

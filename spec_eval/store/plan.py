@@ -128,20 +128,11 @@ class Target(Stored):
         return not (isinstance(drafter, dict) and drafter.get("algorithm") == "none")
 
 
-class Plan(Stored):
-    """plan.json.
+class PlanHead(Stored):
+    """What the plans of all kinds of runs say. synthetic: why the figures are not real, or null."""
 
-    origin: measured by us, or imported from another tool's files. synthetic: why, or null.
-    server_wide: whether an imported run holds a server's totals and no request. tool: what wrote it, with its version.
-    members: the simple suites that the cells come from, by name. not_stated, choices, card: of a compound suite.
-    """
-
-    schema_version: Literal[1] = SCHEMA_VERSION
     run_id: str
-    origin: Literal["measured", "imported"] = "measured"
     synthetic: str | None = None
-    server_wide: bool = False
-    tool: str | None = None
     created: str
     spec_eval_version: str
     spec_eval_commit: str | None = None
@@ -149,21 +140,35 @@ class Plan(Stored):
     suite_name: str
     suite_text: str
     suite_sha256: str | None
+    overrides: dict[str, Any]
+    target: Target
+    seed: int | None
+    max_failures: float = 0.05
+    data_dir: str | None = None
+    api_key_env: str | None = None
+    trust_remote_code: bool = False
+
+
+class Plan(PlanHead):
+    """plan.json.
+
+    origin: measured by us, or imported from another tool's files.
+    server_wide: whether an imported run holds a server's totals and no request. tool: what wrote it, with its version.
+    members: the simple suites that the cells come from, by name. not_stated, choices, card: of a compound suite.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    origin: Literal["measured", "imported"] = "measured"
+    server_wide: bool = False
+    tool: str | None = None
     members: dict[str, Member] = Field(default_factory=dict)
     not_stated: tuple[str, ...] = ()
     choices: dict[str, str] = Field(default_factory=dict)
     card: str | None = None
-    overrides: dict[str, Any]
-    target: Target
     cells: tuple[Cell, ...] = Field(min_length=1)
-    seed: int | None
-    max_failures: float
     cold_cache: bool = True
     first_turn_only: bool = False
     reasoning_in_history: bool = False
-    data_dir: str | None = None
-    api_key_env: str | None = None
-    trust_remote_code: bool = False
 
     @property
     def standin(self) -> bool:

@@ -4,6 +4,7 @@ AIPerf's own files of a cell lie in a folder below, as AIPerf left them. What is
 it printed them, and what they are read with: what was dropped, what the server counted, how many drafts it accepted.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pydantic import Field, ValidationError
 from spec_eval import jsontext
 from spec_eval.errors import UsageError
 from spec_eval.store.folder import Folder, append_line, damaged, read_model, write_model
-from spec_eval.store.plan import Member, PromptRef, Stored, Target
+from spec_eval.store.plan import Member, PlanHead, PromptRef, Stored
 from spec_eval.suite import Sampling, Window
 
 T = TypeVar("T", bound=Stored)
@@ -56,41 +57,32 @@ class Tool(Stored):
     any_version: bool = False
 
 
-class WindowPlan(Stored):
+class WindowPlan(PlanHead):
     """plan.json of a throughput run.
 
     dataset, title: of the prompts. member: the suite that the prompts come from.
     tokenizer: the one that was named; null where a stand-in is given to AIPerf, which loads it and counts nothing
-    with it. synthetic: why the figures are not real, or null.
+    with it.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     kind: Literal["throughput"] = KIND
-    run_id: str
-    synthetic: str | None = None
-    created: str
-    spec_eval_version: str
-    spec_eval_commit: str | None = None
-    command: tuple[str, ...]
-    suite_name: str
-    suite_text: str
-    suite_sha256: str
     member: Member
     member_name: str
     dataset: str
     title: str
-    overrides: dict[str, Any]
-    target: Target
     sampling: Sampling
     window: Window
     prompts: PromptRef
-    seed: int | None
-    max_failures: float = 0.05
     aiperf: Tool
     tokenizer: str | None = None
-    data_dir: str | None = None
-    api_key_env: str | None = None
-    trust_remote_code: bool = False
+
+    @property
+    def settings_sha256(self) -> str:
+        """Of all that must stay the same while a run is taken up again."""
+        chosen = self.model_dump(mode="json", include={"target", "sampling", "window", "prompts", "seed", "tokenizer"})
+        chosen["target"].pop("base_url")
+        return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
     @property
     def slots(self) -> int:
@@ -229,10 +221,11 @@ class WindowCell(Stored):
 
 
 class WindowSession(Stored):
-    """One stretch of measuring, with what the server said of itself."""
+    """One stretch of measuring, with what the server said of itself. settings_sha256: of the plan."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     started: str
+    settings_sha256: str | None = None
     server: dict[str, Any]
 
 
@@ -293,6 +286,10 @@ class WindowFolder(Folder):
     def sessions(self) -> tuple[WindowSession, ...]:
         """In order; a line that a kill tore is left out."""
         return tuple(_lines(self.path / "sessions.jsonl", WindowSession))
+
+    def settings(self) -> str | None:
+        """settings_sha256 that the first session began with; None before it, and of a run that kept none."""
+        return next((session.settings_sha256 for session in self.sessions()), None)
 
     def append(self, cell: WindowCell) -> None:
         """One line, on the disk before this returns."""

@@ -66,3 +66,17 @@ def test_a_fault_in_the_records_loses_no_figure_of_the_cell(
     cell = cells(out)["c4-r1"]
     assert (code, cell["native"]["output_token_throughput"]["avg"]) == (0, Y)
     assert (cell["drafts"], cell["drafts_reason"]) == (None, "IndexError: of ours")
+
+
+def test_a_plan_that_was_changed_is_not_gone_on_with(
+    face: Face, tmp_path: Path, server: LlamaCppServer, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AIPERF", json.dumps({"c1": "zero"}))
+    _, out, _ = start(face, tmp_path, server)
+    path = Path(out.strip()) / "plan.json"
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    plan["window"]["duration_s"] = 50.0
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    code, _, err = face("run", "--resume", out.strip())
+    assert (code, len(calls(seen))) == (2, 2)
+    assert "plan.json has other settings than the run was begun with; start a new run" in err

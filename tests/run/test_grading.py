@@ -55,7 +55,8 @@ def graded(*records: RequestRecord, of: Plan = PLAN, sets: dict[str, PromptSet] 
 
 def test_line_names_its_request_its_grade_and_its_length() -> None:
     (line,) = grades(PLAN, {"one": prompts(NEEDLE)}, (answer("Q7abxd", repeat=2),))
-    assert line == {"cell_id": "one", "prompt_id": "a", "turn": 0, "repeat": 2, "grade": 0.75, "o200k_tokens": 6}
+    request = {"cell_id": "one", "prompt_id": "a", "turn": 0, "repeat": 2}
+    assert line == {"schema_version": 1, **request, "grade": 0.75, "o200k_tokens": 6}
 
 
 @pytest.mark.parametrize(("text", "grade"), [("Q7abcd", 1.0), ("abcd", 0.0), ("", 0.0)])
