@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from spec_eval import cli
-from tests.prompts.test_prepare import HLE, MMLU, OURS, PLAIN, checkout, fill_sources, publish
+from tests.prompts.prepare.made_up import HLE, MMLU, OURS, PLAIN, fill_sources, publish
+from tests.prompts.prepare.test_tool import checkout
 
 
 def outcome(argv: list[object], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
