@@ -66,7 +66,11 @@ def _note(argv: list[str], level: str) -> int:
     key = os.environ.get("OPENAI_API_KEY")
     digest = None if key is None else hashlib.sha256(key.encode()).hexdigest()
     about = {"argv": argv, "level": level, "pid": os.getpid()}
-    line = {**about, "key": digest, "offline": os.environ.get("HF_HUB_OFFLINE")}
+    line = {
+        **about,
+        "key": digest,
+        "offline": [os.environ.get(name) for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")],
+    }
     with Path(path).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
     return sum(json.loads(one)["level"] == level for one in Path(path).read_text(encoding="utf-8").splitlines())

@@ -33,7 +33,8 @@ ALLOWANCE_S = 300.0
 _VERSION_S = 120.0
 _ENDING_S = 10.0
 _NUMBER = re.compile(r"(?<![\w.])\d+\.\d\S*")
-_OFFLINE = "HF_HUB_OFFLINE"  # with any value, even 0, AIPerf looks for a local folder on the hub
+# With any value of either, even 0, AIPerf looks for a local folder on the hub.
+_OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})
 # Ends AIPerf with us, however we end: started by path, since it is a program of its own.
 _KEEPER = Path(__file__).parent.parent / "serve" / "keeper.py"
 
@@ -207,7 +208,7 @@ def run(argv: Sequence[str], *, endpoint: Endpoint, local_tokenizer: bool, outpu
 
     Whatever ends this, no process of AIPerf's is left behind.
     """
-    unset = {_OFFLINE} if local_tokenizer else set()
+    unset = set(_OFFLINE) if local_tokenizer else set()
     environment = _environment({KEY_VARIABLE: endpoint.api_key}, unset)
     if not Path(argv[0]).is_file():
         raise FileNotFoundError(argv[0])

@@ -204,10 +204,11 @@ def test_the_key_is_in_the_environment_alone(
 def test_a_local_tokenizer_is_not_looked_for_on_the_hub(
     face: Face, tmp_path: Path, server: LlamaCppServer, seen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.setenv(name, "1")
     start(face, tmp_path, server, levels="[4]")
     start(face, tmp_path, server, "--tokenizer", "someone/model", levels="[4]")
-    assert [call["offline"] for call in calls(seen)] == [None, "1"]
+    assert [call["offline"] for call in calls(seen)] == [[None, None], ["1", "1"]]
 
 
 def test_a_lone_request_that_cannot_end_is_told_before(
