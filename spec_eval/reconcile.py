@@ -42,9 +42,12 @@ def reconcile(
             return unavailable(NotExact.NO_TOTALS, _why_no_totals(before, after, engine))
     except CounterReset:
         return unavailable(NotExact.RESTARTED, "a counter went down: the server was restarted during the run")
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         return unavailable(NotExact.UNREADABLE, f"{engine.metrics_path} is not readable ({error})")
     counted = _table(server)
+    if not engine.by_request and server.positions and not server.consistent:
+        told_of = f"{sum(server.positions)} over the positions, {server.accepted} in all"
+        return unavailable(NotExact.INCONSISTENT, f"its accepted tokens contradict themselves: {told_of}")
     if not engine.by_request:
         return unavailable(NotExact.SERVER_WIDE, "no counters by request to compare the server's with", server=counted)
     requests = request_totals(records)

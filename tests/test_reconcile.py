@@ -188,6 +188,14 @@ def test_an_engine_without_counters_by_request_keeps_the_servers_sums() -> None:
     assert got.server == {"steps": 3, "drafted": 6, "accepted": 2, "positions": [1, 1]}
 
 
+def test_servers_sums_that_contradict_themselves_are_not_kept() -> None:
+    # 2 accepted, and 1 + 2 over the positions
+    before, after = (exposition(*sums, prefix="vllm:") for sums in ((1, 2, 1, 1), (4, 8, 3, 2, 2)))
+    got = reconcile(before, after, ENGINES["scrape"], [answered(None)], aborted=0)
+    assert (got.status, got.cause, got.server) == ("not available", NotExact.INCONSISTENT, None)
+    assert got.reason == "its accepted tokens contradict themselves: 3 over the positions, 2 in all"
+
+
 def test_where_nobody_counted_a_step_and_a_request_failed_nothing_was_compared() -> None:
     got = held_against(BEFORE, [failed()])
     assert (got.status, got.cause) == ("not available", NotExact.NOTHING_MEASURED)

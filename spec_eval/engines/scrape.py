@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from spec_eval.records import MOST_DRAFTS
+
 _STEPS, _DRAFTED, _ACCEPTED, _POSITIONS = (
     "num_drafts",
     "num_draft_tokens",
@@ -86,7 +88,7 @@ def _total(sums: Mapping[str, float], name: str) -> float | None:
 def _read(text: str, prefix: str) -> tuple[dict[str, float], dict[str, dict[int, float]]]:
     """Sums by name, and those of the positions by name and place."""
     # The parser renames a typed counter `x` to `x_total`; without type lines, names stay as the server wrote them.
-    text = "\n".join(line for line in text.split("\n") if not line.startswith("#"))
+    text = "\n".join(line for line in text.removeprefix("\ufeff").split("\n") if not line.startswith("#"))
     sums: dict[str, float] = {}
     positions: dict[str, dict[int, float]] = {}
     start = f"{prefix}spec_decode_"
@@ -96,7 +98,7 @@ def _read(text: str, prefix: str) -> tuple[dict[str, float], dict[str, dict[int,
         for sample in family.samples:
             name = sample.name.removeprefix(start)
             if name.removesuffix("_total") == _POSITIONS:
-                place = int(sample.labels["position"])
+                place = _place(sample.labels.get("position", ""))
                 by_place = positions.setdefault(name, {})
                 by_place[place] = by_place.get(place, 0.0) + sample.value
             else:
@@ -118,7 +120,14 @@ def delta(before: Totals, after: Totals) -> Totals:
     return result
 
 
+def _place(label: str) -> int:
+    """From 0. A row as long as any number would fill the memory, and one that is left out would not be missed."""
+    if not (label.isascii() and label.isdigit() and len(label) <= len(str(MOST_DRAFTS)) and int(label) < MOST_DRAFTS):
+        raise ValueError(f"{label!r} is no position of a draft token")
+    return int(label)
+
+
 def _whole(value: float) -> int:
-    if not value.is_integer():
-        raise ValueError(f"counter value {value} is not a whole number")
+    if not value.is_integer() or value < 0:
+        raise ValueError(f"counter value {value} is not a whole number from 0 up")
     return int(value)

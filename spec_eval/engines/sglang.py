@@ -213,7 +213,7 @@ class DetailsReader:
             return Reading(None, f"no {' and no '.join(missing)} in the answer", raw)
         k = self._k if self._k is not None else _drafts_each(drafted, steps)
         if k is None:
-            return Reading(None, "k not known: give --k", raw)
+            return Reading(None, "k not known, give --k", raw)
         counters = SpecCounters(
             steps=steps,
             accepted=accepted,

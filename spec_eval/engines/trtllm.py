@@ -95,7 +95,7 @@ class ChoiceReader:
         if missing:
             return Reading(None, f"no {' and no '.join(missing)} in the answer", self._raw)
         histogram = found.get("acceptance_histogram")
-        zeros = all(not found.get(name) for name in _COUNTS) and not any(histogram or ())
+        zeros = all(not found.get(name) for name in _COUNTS) and not (isinstance(histogram, list) and any(histogram))
         if zeros and (self._text or self._completion):
             return Reading(None, NOT_POPULATED, self._raw)
         k = found.get("num_spec_tokens")
@@ -104,7 +104,7 @@ class ChoiceReader:
         if k is None and isinstance(histogram, list) and histogram:
             k = len(histogram) - 1
         if k is None:
-            return Reading(None, "k not in the answer: give --k", self._raw)
+            return Reading(None, "k not in the answer, give --k", self._raw)
         padded = padded_histogram(histogram, k) if isinstance(histogram, list) and is_count(k) else None
         counters = SpecCounters(
             steps=found["num_spec_steps"],
@@ -125,7 +125,7 @@ class ChoiceReader:
         if average < 1:
             return Reading(None, NOT_POPULATED, self._raw)
         if self._k is None:
-            return Reading(None, "k not in the answer: give --k", self._raw)
+            return Reading(None, "k not in the answer, give --k", self._raw)
         steps = round(completion / average)
         counters = SpecCounters(
             steps=steps,

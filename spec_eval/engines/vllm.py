@@ -198,7 +198,7 @@ class MetricsReader:
         if k is None and isinstance(histogram, list) and histogram:
             k = len(histogram) - 1
         if k is None:
-            return Reading(None, "k not in the answer: give --k", raw)
+            return Reading(None, "k not in the answer, give --k", raw)
         missing = [name for name in ("num_spec_steps", "num_accepted_draft_tokens") if raw.get(name) is None]
         if missing:
             return Reading(None, f"no {' and no '.join(missing)} in the answer", raw)

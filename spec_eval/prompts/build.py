@@ -35,7 +35,7 @@ def conversations(
     subcategory_needed: whether any row must have that column. Other editions of a known set leave it out.
     """
     problems: list[str] = []
-    masked: Counter[str] = Counter()
+    masked: list[tuple[str, str]] = []
     seen: dict[str, str] = {}
     count = 0
     labelled = prompt.subcategory is None or not subcategory_needed
@@ -48,7 +48,7 @@ def conversations(
         try:
             conversation = _build(row, number, prompt, first_turn_only)
         except speed_bench.Masked as placeholder:
-            masked[placeholder.source] += 1
+            masked.append((where, placeholder.source))
             continue
         except (KeyError, ValueError) as error:
             problems.append(f"{where}: {error.args[0]}")
@@ -115,6 +115,7 @@ def _turns(row: Row, prompt: PromptSpec) -> tuple[tuple[Message, ...], ...]:
         for number, text in enumerate(texts, 1):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"turn {number} is {'empty' if isinstance(text, str) else f'{text!r}, not text'}")
+            _no_placeholder(text, f"turn {number}")
         return tuple((_user(text),) for text in texts)
     return (_messages(_column(row, str(prompt.messages))),)
 
@@ -137,6 +138,7 @@ def _messages(value: object) -> tuple[Message, ...]:
             raise ValueError(f"message {number} has no role of {', '.join(_ROLES)}")
         if not isinstance(message.get("content"), str):
             raise ValueError(f"message {number} has no text")
+        _no_placeholder(message["content"], f"message {number}")
     if value[-1]["role"] != "user":
         raise ValueError("the last message is not the user's")
     return tuple({"role": m["role"], "content": m["content"]} for m in value)
@@ -154,7 +156,14 @@ def _text(row: Row, name: str) -> str:
         raise ValueError(f"column {name!r} is {type(value).__name__}, not text")
     if not value.strip():
         raise ValueError(f"column {name!r} is empty")
+    _no_placeholder(value, f"column {name!r}")
     return value
+
+
+def _no_placeholder(text: str, what: str) -> None:
+    """It would be measured like a prompt, in a set of any shape."""
+    if speed_bench.is_placeholder(text):
+        raise ValueError(f"{what} is a placeholder")
 
 
 def _name(row: Row, name: str) -> str:

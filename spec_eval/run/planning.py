@@ -128,6 +128,7 @@ def dry_run(options: RunOptions) -> str:
         lines += [
             f"{cell.cell_id}: {cell.planned()} requests, {cell.prompts.source}, concurrency {cell.concurrency}, "
             f"repeats {cell.repeats}, {settings}",
+            *(f"  note: {note}" for note in cell.prompts.notes),
             f"  first: {first.prompt_id}: {first.turns[0][-1]['content'][:120]!r}",
         ]
     return "\n".join(lines)

@@ -112,7 +112,7 @@ def test_text_without_any_family_is_no_totals() -> None:
     assert parse("# just a comment\n", "llamacpp:") is None
 
 
-@pytest.mark.parametrize("value", ["2.5", "NaN", "+Inf"])
+@pytest.mark.parametrize("value", ["2.5", "NaN", "+Inf", "-4"])
 def test_value_that_is_not_whole_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match="not a whole number"):
         parse(plain(3, 9, value), "llamacpp:")
@@ -122,6 +122,26 @@ def test_value_that_is_not_whole_is_refused(value: str) -> None:
 def test_text_that_is_no_exposition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse(text, "llamacpp:")
+
+
+@pytest.mark.parametrize(
+    "labels", ["", '{position=""}', '{position="-1"}', '{position="1.0"}', '{position="first"}', '{position="²"}']
+)
+def test_series_of_no_position_is_refused(labels: str) -> None:
+    with pytest.raises(ValueError, match="is no position of a draft token"):
+        parse(plain(3, 9, 4) + f"llamacpp:{P}_accepted_tokens_per_pos_total{labels} 4\n", "llamacpp:")
+
+
+@pytest.mark.parametrize("place", ["1024", "99999999", "9" * 30])
+def test_position_that_no_drafter_reaches_is_refused(place: str) -> None:
+    line = f'llamacpp:{P}_accepted_tokens_per_pos_total{{position="{place}"}} 4\n'
+    with pytest.raises(ValueError, match="is no position of a draft token"):
+        parse(plain(3, 9, 4) + line, "llamacpp:")
+
+
+def test_byte_order_mark_and_any_line_end_are_read_over() -> None:
+    text = "\ufeff" + TWO_ENGINES.replace("\n", "\r\n")
+    assert parse(text, "vllm:") == Totals(steps=65, drafted=195, accepted=101, positions=(51, 33, 17))
 
 
 def test_delta_takes_positions_absent_before_as_zero() -> None:

@@ -80,9 +80,9 @@ def test_every_older_name_is_known(accepted: str, drafted: str) -> None:
 def test_k_given_wins_and_a_share_that_is_not_whole_gives_none() -> None:
     assert counters(built("chat.json"), 6).histogram == (5, 4, 3, 2, 0, 0, 0)
     uneven = details(spec_verify_ct=4, spec_num_correct_drafts=5, spec_num_proposed_drafts=9)
-    assert read(uneven).reason == "k not known: give --k"
+    assert read(uneven).reason == "k not known, give --k"
     assert counters(uneven, 3).k == 3
-    assert read(details(spec_verify_ct=4, spec_num_correct_drafts=5)).reason == "k not known: give --k"
+    assert read(details(spec_verify_ct=4, spec_num_correct_drafts=5)).reason == "k not known, give --k"
 
 
 def test_no_step_is_a_true_zero() -> None:

@@ -62,7 +62,7 @@ def test_average_alone_is_inferred_and_says_so() -> None:
     [
         (built("chat-not-populated.json"), None, "counters not populated"),
         (built("chat-n2.json"), None, "null, n=2"),
-        (built("chat-average-only.json"), None, "k not in the answer: give --k"),
+        (built("chat-average-only.json"), None, "k not in the answer, give --k"),
         (
             choice(avg_decoded_tokens_per_iter=2.0),
             4,
@@ -89,6 +89,15 @@ def test_object_of_vllm_at_the_root_is_not_read() -> None:
     assert read(body, 4).counters is None
 
 
+@pytest.mark.parametrize("histogram", [7, "0000", {"0": 3}, True])
+def test_histogram_that_is_no_list_is_not_reported(histogram: object) -> None:
+    fields = {"num_spec_steps": 3, "total_accepted_draft_tokens": 2, "total_draft_tokens": 12, "num_spec_tokens": 4}
+    got = read(choice(speculative_decoding=fields | {"acceptance_histogram": histogram})).counters
+    assert got == SpecCounters(steps=3, accepted=2, drafted=12, histogram=None, k=4)
+    zeros = dict.fromkeys(fields, 0) | {"num_spec_tokens": 4, "acceptance_histogram": histogram}
+    assert read(choice(speculative_decoding=zeros)).reason == "counters not populated"
+
+
 def test_short_histogram_is_padded_and_k_may_come_from_elsewhere() -> None:
     fields = {"num_spec_steps": 3, "total_accepted_draft_tokens": 2, "total_draft_tokens": 12}
     short = choice(speculative_decoding=fields | {"acceptance_histogram": [1, 2], "num_spec_tokens": 4})
@@ -98,7 +107,7 @@ def test_short_histogram_is_padded_and_k_may_come_from_elsewhere() -> None:
     bare = read(choice(speculative_decoding=fields), k=4).counters
     assert bare is not None
     assert (bare.k, bare.histogram) == (4, None)
-    assert read(choice(speculative_decoding=fields)).reason == "k not in the answer: give --k"
+    assert read(choice(speculative_decoding=fields)).reason == "k not in the answer, give --k"
     nominal = read(short, nominal_drafts=True).counters
     assert nominal is not None
     assert nominal.drafted is None

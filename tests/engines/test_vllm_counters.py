@@ -54,7 +54,7 @@ def test_older_body_without_k_and_none_given_takes_the_histograms() -> None:
 def test_k_that_nobody_names_is_asked_for(histogram: object) -> None:
     body = body_with(num_spec_tokens=..., acceptance_histogram=histogram)
     reading = read([body])
-    assert (reading.counters, reading.reason) == (None, "k not in the answer: give --k")
+    assert (reading.counters, reading.reason) == (None, "k not in the answer, give --k")
     assert reading.raw == body["metrics"]["speculative_decoding"]
     assert read([body], k=2).counters is not None
 

@@ -99,7 +99,7 @@ def test_keys_that_are_no_position_are_not_believed(tmp_path: Path, key: str, br
     [
         ("vllm", None, "AIPerf kept no counters: the server sent none, or took no verification step"),
         ("vllm", {"engine": "other"}, "counters of another engine: other"),
-        ("vllm", {"engine": "vllm"}, "k not in the answer: give --k"),
+        ("vllm", {"engine": "vllm"}, "k not in the answer, give --k"),
         (
             "sglang",
             {"engine": "vllm"},

@@ -57,6 +57,33 @@ def test_text_of_a_row_is_never_a_template(text: str) -> None:
     assert asked(conversation) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<<PLACEHOLDER: row 4 of the source>>",
+        "[PLACEHOLDER]",
+        " {{ placeholder }}\nThink first.",
+        "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH",
+    ],
+)
+def test_placeholder_is_refused_in_a_set_of_any_shape(text: str) -> None:
+    assert "line 2: column 'question' is a placeholder" in refusal([row(), row("b", text)])
+    turns = PromptSpec(turns="turns", id="id", category="kind")
+    talk = [row(turns=["Why?"]), row("b", turns=["Why?", text])]
+    assert "line 2: turn 2 is a placeholder" in refusal(talk, turns)
+    messages = PromptSpec(messages="messages", id="id", category="kind")
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
+    assert "line 1: message 2 is a placeholder" in refusal([row(messages=said)], messages)
+
+
+@pytest.mark.parametrize(
+    "text", ["Placeholder names in Python?", "<placeholder> in Android: why?", "Why <<PLACEHOLDER>>?"]
+)
+def test_text_about_placeholders_is_asked(text: str) -> None:
+    (conversation,) = built([row(question=text)])
+    assert asked(conversation) == text
+
+
 def test_duplicate_id_names_both_rows() -> None:
     message = refusal([row("a"), row("b"), row("a", "Where?")])
     assert "line 3: id 'a' is taken by line 1" in message

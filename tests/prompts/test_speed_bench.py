@@ -1,5 +1,4 @@
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +125,7 @@ def test_length_of_turns_counts_and_not_the_column_multiturn(tmp_path: Path) -> 
 def test_placeholder_is_refused_wherever_it_stands(tmp_path: Path, turns: list[str], shape: Any) -> None:
     masked = {**ROWS[0], "question_id": "m", "turns": turns, "source": "https://huggingface.co/datasets/cais/hle"}
     message = refusal(tmp_path, [*(full(row) for row in ROWS), shape(masked)])
-    assert "1 of 4 rows are placeholders (1 cais/hle (gated))" in message
+    assert "1 of 4 rows are placeholders (1 cais/hle (gated)): rows.jsonl: line 4; " in message
     assert "prepare" in message
     assert "--data-dir" in message
 
@@ -152,6 +151,12 @@ def test_placeholders_are_told_beside_other_problems(tmp_path: Path) -> None:
     assert "line 2: column 'turns' holds no turns" in message
     assert "line 3: turn 2 is None, not text" in message
     assert "line 5: id 'c3' is taken by rows.jsonl: line 4" in message
+
+
+def test_of_many_placeholders_the_first_lines_are_named(tmp_path: Path) -> None:
+    rows = [full({**ROWS[0], "question_id": f"m{i}", "turns": [MASK], "source": "own"}) for i in range(8)]
+    lines = ", ".join(f"rows.jsonl: line {n}" for n in range(1, 7))
+    assert f"8 of 8 rows are placeholders (8 own): {lines} and 2 more; " in refusal(tmp_path, rows)
 
 
 def test_text_that_only_speaks_of_the_placeholder_is_no_placeholder(tmp_path: Path) -> None:
@@ -187,7 +192,7 @@ def test_masked_row_names_its_source() -> None:
     with pytest.raises(Masked) as caught:
         adapt({"turns": [MASK], "source": "https://huggingface.co/datasets/own/rows"})
     assert caught.value.source == "own/rows"
-    assert "1 of 9 rows are placeholders (1 own/rows)" in describe(Counter(["own/rows"]), 9)
+    assert "1 of 9 rows are placeholders (1 own/rows)" in describe([("line 3", "own/rows")], 9)
 
 
 def test_column_of_categories_that_no_row_fills_is_refused(tmp_path: Path) -> None:
