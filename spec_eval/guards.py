@@ -50,6 +50,7 @@ class Code(StrEnum):
     UNEXPLAINED = "unexplained_tokens"
     NOMINAL = "nominal_drafts"
     INFERRED = "inferred"
+    RATE_ALONE = "rate_alone"
     TREE = "tree_drafts"
     SERVER_WIDE = "server_wide"
 
@@ -205,6 +206,21 @@ def _answers(plan: Plan, outcome: Outcome, figures: Figures) -> list[Warning]:
     return found
 
 
+def _rate_alone(run: LoadedRun) -> list[Warning]:
+    """Answers that tell drafts and no steps are in no figure; what they do tell is told here."""
+    engine = engines.find(run.plan.target.engine)
+    uncounted = [r for r in run.read.records if r.status == "ok" and r.counters is None]
+    told = [drafts for r in uncounted if (drafts := engine.drafts_alone(r.raw_counters)) is not None]
+    if not told:
+        return []
+    drafted, accepted = (sum(column) for column in zip(*told, strict=True))
+    message = (
+        f"{len(told)} answers tell drafts and no steps: rate {accepted / drafted:.2%} "
+        f"({accepted} of {drafted} drafts accepted), acceptance length and positions not to be had from them"
+    )
+    return [Warning(Code.RATE_ALONE, message, "stream the answers, with timings_per_token; `run` does")]
+
+
 def _counters(run: LoadedRun, short: Sequence[Shortfall]) -> list[Warning]:
     plan, manifest, outcome = run.plan, run.manifest, run.outcome
     found = []
@@ -212,6 +228,7 @@ def _counters(run: LoadedRun, short: Sequence[Shortfall]) -> list[Warning]:
         reasons = ", ".join(f"{n} {reason}" for reason, n in (outcome.no_counters_by | outcome.invalid_by).items())
         message = f"only {outcome.measured} of {outcome.ok} answers have usable counters ({reasons})"
         found.append(Warning(Code.LOW_COVERAGE, message, engines.find(plan.target.engine).remedy))
+    found += _rate_alone(run)
     if outcome.invalid:
         reasons = ", ".join(f"{n} {reason}" for reason, n in outcome.invalid_by.items())
         found.append(

@@ -64,6 +64,30 @@ def test_doubles_are_named() -> None:
     assert "2 requests were measured twice (p3, p4)" in warning.message
 
 
+def test_answers_that_tell_drafts_alone_give_their_pooled_rate() -> None:
+    # accepted 6 + 3 of drafted 10 + 20: 30%, and not the mean of 60% and 15%; the others tell nothing sound
+    raws = [
+        {"predicted_n": 9, "draft_n": 10, "draft_n_accepted": 6},
+        {"predicted_n": 30, "draft_n": 20, "draft_n_accepted": 3},
+        {"predicted_n": 5, "draft_n": 2, "draft_n_accepted": 4},
+        {"predicted_n": 5, "draft_n": 2.5, "draft_n_accepted": 1},
+        {"predicted_n": 5, "draft_n": 0, "draft_n_accepted": 0},
+        None,
+    ]
+    bare = [replace(answered(None, prompt_id=f"b{i}"), raw_counters=raw) for i, raw in enumerate(raws)]
+    records = [*many(200), *bare]
+    of = plan(
+        cell([(r.prompt_id, r.category, 1) for r in records]),
+        target=Target(engine="llamacpp", model="m", drafter="d", k=2),
+    )
+    warning = only(given(records, of=of), Code.RATE_ALONE)
+    assert warning.message.startswith("2 answers tell drafts and no steps: rate 30.00% (9 of 30 drafts accepted)")
+    of = plan(
+        cell([(r.prompt_id, r.category, 1) for r in records]), target=Target(engine="vllm", model="m", drafter="d", k=2)
+    )
+    assert given(records, of=of) == []
+
+
 def test_failures_are_told_by_reason() -> None:
     warning = only(
         given([*many(80), failed("timeout", prompt_id="x"), failed("http 500: a", prompt_id="y")]), Code.FAILURES

@@ -185,6 +185,9 @@ class Engine(Protocol):
     def reserves_answer(self) -> bool:
         """Whether it refuses a prompt that leaves no room for max_tokens; else it cuts the answer short."""
 
+    def drafts_alone(self, raw: object) -> tuple[int, int] | None:
+        """(drafted, accepted) of an answer without counters whose `raw` tells these two: a rate, and no steps."""
+
     def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:
         """Tokens of the rendered prompt by the server's own tokenizer; None where it does not offer that."""
 
@@ -215,6 +218,10 @@ class Adapter:
     def normalised(self, body: dict[str, Any]) -> dict[str, Any]:
         """As it is."""
         return body
+
+    def drafts_alone(self, raw: object) -> tuple[int, int] | None:  # noqa: ARG002 # nothing to look for
+        """Never told."""
+        return None
 
     def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:  # noqa: ARG002 # nothing to ask
         """Not offered."""

@@ -95,6 +95,11 @@ class LlamaCpp(Adapter):
         """Without k, the longest draft seen in the answer stands for it."""
         return TimingsReader(k)
 
+    def drafts_alone(self, raw: object) -> tuple[int, int] | None:
+        """Of the timings of an answer that was not streamed."""
+        drafted, accepted = (count_or_none(table(raw).get(name)) for name in ("draft_n", "draft_n_accepted"))
+        return (drafted, accepted) if drafted and accepted is not None and accepted <= drafted else None
+
     def count_prompt(self, endpoint: Endpoint, model: str, messages: list[dict[str, str]]) -> int | None:  # noqa: ARG002 # one model a server
         """From /apply-template and /tokenize."""
         rendered = endpoint.post_json_or_none("/apply-template", {"messages": messages})

@@ -191,6 +191,17 @@ def test_a_dry_run_tells_what_would_be_sent_and_writes_nothing(suite: str, tmp_p
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_dry_run_tells_what_is_odd_about_the_data(suite: str) -> None:
+    rows = Path(suite).with_name("rows.jsonl")
+    more = '{"id": "x", "kind": "Odd ", "question": "Why?"}\n{"id": "y", "question": "Why not?"}\n'
+    rows.write_text(rows.read_text(encoding="utf-8") + more, encoding="utf-8")
+    notes = [line.strip() for line in dry_run(options(suite)).splitlines() if "note: " in line]
+    assert notes == [
+        "note: categories 'Odd ', 'odd' differ only by case or space and are kept apart",
+        "note: 1 rows have no category and are counted under (none)",
+    ]
+
+
 def test_a_dry_run_tells_the_disk_that_a_run_may_take(suite: str) -> None:
     # 6 requests x 500,000 tokens x 8 bytes
     first = dry_run(options(suite, max_tokens=500_000)).splitlines()[0]
