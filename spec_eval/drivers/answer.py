@@ -22,7 +22,8 @@ class AnswerError(Exception):
 class Answer:
     """What has come so far. Times are nanoseconds on the caller's clock; usage is the server's.
 
-    emulated: whether anything in it bears an emulator's mark.
+    received, begun: whether a byte, and whether an event of a stream has come. emulated: whether anything in it bears
+    an emulator's mark.
     """
 
     reader: CounterReader
@@ -33,6 +34,7 @@ class Answer:
     usage: dict[str, Any] = field(default_factory=dict)
     done: bool = False
     received: bool = False
+    begun: bool = False
     emulated: bool = False
     splitter: EventSplitter = field(default_factory=EventSplitter)
 
@@ -51,6 +53,8 @@ class Answer:
             raise AnswerError("empty body")
         if not self.done and DONE not in self.splitter.feed(b"\n\n"):  # some servers forget the last blank line
             raise AnswerError("stream ended before [DONE]")
+        if not self.begun:
+            raise AnswerError("no answer before [DONE]")
 
     def whole(self, body: bytes) -> None:
         """Take an answer that was not streamed; no first-token time is known then."""
@@ -98,6 +102,7 @@ class Answer:
             raise AnswerError(f"not a chat chunk: {head(str(event))}") from error
 
     def _event(self, event: dict[str, Any], now_ns: int) -> None:
+        self.begun = True
         self.emulated = self.emulated or is_emulated(event)
         choices = event.get("choices")
         if not choices:

@@ -5,6 +5,7 @@ inside a text is no line end. JSON holds no raw line ends, so folding CR and CRL
 """
 
 DONE = b"[DONE]"
+_MARK = b"\xef\xbb\xbf"  # a stream may begin with a byte-order mark
 
 
 class EventSplitter:
@@ -36,4 +37,4 @@ def _value(line: bytes) -> bytes | None:
     for field in (b"data:", b"error:"):
         if line.startswith(field):
             return line[len(field) :].removeprefix(b" ")
-    return None
+    return _value(line.removeprefix(_MARK)) if line.startswith(_MARK) else None

@@ -114,6 +114,14 @@ def test_a_stream_that_is_cut_is_no_answer(tail: bytes) -> None:
         found.close()
 
 
+@pytest.mark.parametrize("data", [DONE, b": keep-alive\n\n" + DONE, b"event: end\ndata: [DONE]"])
+def test_an_end_with_nothing_before_it_is_no_answer(data: bytes) -> None:
+    found = answer()
+    found.feed(data, 100)
+    with pytest.raises(AnswerError, match=r"^no answer before \[DONE\]$"):
+        found.close()
+
+
 def test_nothing_at_all_is_an_empty_body() -> None:
     with pytest.raises(AnswerError, match=r"^empty body$"):
         answer().close()

@@ -107,3 +107,9 @@ def test_any_chunking_gives_the_events_of_the_whole_stream(
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         events += splitter.feed(stream[start:stop])
     assert events == by_lines(stream)
+
+
+@pytest.mark.parametrize("size", [1, 2, 50])
+def test_a_byte_order_mark_before_the_first_event_is_passed_over(size: int) -> None:
+    assert fed(b"\xef\xbb\xbfdata: a\n\ndata: b\n\n", size) == [b"a", b"b"]
+    assert fed(b"\xef\xbb\xbf: hello\n\ndata: b\n\n", size) == [b"b"]
