@@ -36,7 +36,8 @@ def read(path: Path, engine: Engine, *, k: int | None = None, nominal_drafts: bo
 
 
 def _fault(row: dict[str, Any]) -> str | None:
-    return None if isinstance(row.get("request_id"), str | int) else "no request_id"
+    name = row.get("request_id")
+    return "no request_id" if isinstance(name, bool) or not isinstance(name, str | int) or name == "" else None
 
 
 def _record(row: dict[str, Any], where: str, engine: Engine, k: int | None, nominal_drafts: bool) -> Answered:

@@ -105,6 +105,8 @@ def _objects(path: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
                 ) from error
             notes.append(f"{path.name}: object {number} is torn ({error}): set aside with all that follows it")
             return
+        if isinstance(found, list):
+            raise UsageError(f"{path}: object {number} is a list; write results one after another, without brackets")
         if not isinstance(found, dict) or not {"completed", "num_prompts"} & found.keys():
             raise UsageError(f"{path}: object {number} is no result of `vllm bench serve`: it counts no requests")
         yield found

@@ -183,6 +183,13 @@ def test_torn_last_line_is_set_aside_and_the_file_left_alone(tmp_path: Path) -> 
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", [None, "", True, 1.5, ["r1"], {"id": "r1"}])
+def test_line_whose_name_is_none_refuses_the_file(tmp_path: Path, name: object) -> None:
+    path = written(tmp_path, [line("r1", body([1, 1])), line(name, body([1, 1]))])
+    with pytest.raises(UsageError, match="line 2: no request_id"):
+        read(path, VLLM)
+
+
 def test_line_within_the_file_that_is_broken_refuses_it(tmp_path: Path) -> None:
     path = written(tmp_path, [line("r1", body([1, 1]))])
     path.write_bytes(path.read_bytes() + b'{"request_id"\n\xff\n[1]\n{"dataset":"x"}\n' + b"\n  \n")
