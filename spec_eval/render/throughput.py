@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from spec_eval.curves import Arm, Comparison, Gain, Point, Spread, drafter
+from spec_eval.arms import Arm, Point, Spread, drafter
+from spec_eval.curves import Comparison, Gain
 from spec_eval.render import console
 from spec_eval.render.words import NOTHING, printable
 from spec_eval.store.windows import OK, PrefixCache, WindowCell

@@ -10,7 +10,8 @@ from typing import Any
 import matplotlib
 
 from spec_eval import __version__
-from spec_eval.curves import Arm, Comparison, Point
+from spec_eval.arms import Arm, Point
+from spec_eval.curves import Comparison
 from spec_eval.render import throughput as tables
 from spec_eval.render.figures import aiperf_renderer, look, sheets
 from spec_eval.render.figures import throughput as drawing

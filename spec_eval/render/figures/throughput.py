@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spec_eval.curves import Arm, Comparison, Point
+from spec_eval.arms import Arm, Point
+from spec_eval.curves import Comparison
 from spec_eval.errors import UsageError
 from spec_eval.render.figures import look
 from spec_eval.render.figures.look import STYLES, Style
